@@ -35,14 +35,14 @@ TESS_FN tess_u32 tess_narrow(tess_u32 bits, tess_u32 mantissa, tess_u32 bias)
     const tess_u32 number =
         is_normal ? bits - ((lowest - 1u) << 23) : (bits & 0x007fffffu) | 0x00800000u;
     const tess_u32 shift = 23u - mantissa + (is_normal ? 0u : lowest - exponent);
-    tess_u32 code, rest, half;
+    tess_u32 code, rest, tie;
 
     if (shift > 24u) /* less than half of the smallest subnormal */
         return 0u;
     code = number >> shift;
-    half = 1u << (shift - 1u);
-    rest = number & (2u * half - 1u);
-    return code + (rest > half || (rest == half && (code & 1u) != 0u) ? 1u : 0u);
+    tie = 1u << (shift - 1u);
+    rest = number & (2u * tie - 1u);
+    return code + (rest > tie || (rest == tie && (code & 1u) != 0u) ? 1u : 0u);
 }
 
 /* The other way: f32 bits of a finite positive code. */
