@@ -18,7 +18,8 @@ TESS_FN tess_i64 tess_walk_row_tiles(tess_i64 rows, tess_i64 group, tess_i64 til
 }
 
 /* Row tile number `index` of `count` in the order of work: the last tile first, since under a
- * causal mask it sees the most columns and work that starts late should be short. */
+ * causal mask it sees the most columns and work that starts late should be short. A launch sized by
+ * a longer sequence passes that one's count; the tiles this one lacks have end <= first. */
 TESS_FN tess_row_tile tess_walk_row_tile(tess_i64 index, tess_i64 count, tess_i64 rows,
                                          tess_i64 group, tess_i64 tile_rows)
 {

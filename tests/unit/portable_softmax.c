@@ -248,6 +248,20 @@ static void a_constant_moves_only_the_shift(void **state)
     }
 }
 
+/* What a kernel may rely on when it fuses a weight into exp2(score * c - shift * c): no step hands
+ * out a shift of -inf, and the first tile does not touch what was gathered before. */
+static void a_step_is_safe_before_the_first_score(void **state)
+{
+    const tess_os_step nothing = tess_os_admit(tess_os_empty(), TESS_NEG_INF);
+    const tess_os_step first = tess_os_admit(tess_os_empty(), -5.0f);
+
+    (void)state;
+    assert_true(nothing.shift == 0.0f && nothing.rescale == 1.0f);
+    assert_int_equal(tess_bits(tess_exp2(TESS_NEG_INF - nothing.shift)), 0);
+    assert_true(first.shift == -5.0f && first.rescale == 1.0f);
+    assert_true(tess_os_admit(tess_os_empty(), NAN).shift == 0.0f);
+}
+
 static void expect_empty(struct row row)
 {
     assert_int_equal(tess_bits(output_of(row)), 0); /* +0, not -0 */
@@ -606,6 +620,7 @@ int main(void)
         cmocka_unit_test(the_shift_lags_by_so_much),
         cmocka_unit_test(the_lag_is_exact_at_its_edge),
         cmocka_unit_test(a_constant_moves_only_the_shift),
+        cmocka_unit_test(a_step_is_safe_before_the_first_score),
         cmocka_unit_test(a_row_without_columns_is_zero),
         cmocka_unit_test(masked_tiles_change_no_bit),
         cmocka_unit_test(minus_infinity_is_absent),
