@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The kernel argument block: numbers only, one layout for the host and every device. */
+#ifndef TESSERA_CORE_PORTABLE_ARGS_H
+#define TESSERA_CORE_PORTABLE_ARGS_H
+
+#include "dialect.h"
+
+/* OpenCL cannot carry buffers inside a struct, so addresses travel apart, in one fixed order
+ * (enum tess_address below). 64-bit members first and an even number of 32-bit ones: no compiler
+ * has a reason to pad, and the size is asserted at the end. */
+typedef struct tess_args {
+    /* strides in elements: batch (page of a paged tensor), row, head, dim */
+    tess_i64 q_stride[4], k_stride[4], v_stride[4], o_stride[4];
+    tess_i64 lse_stride[3];   /* batch, row, head */
+    tess_i64 bias_stride[4];  /* batch, head, row, column */
+    tess_i64 slope_stride[2]; /* batch, head */
+    tess_i64 sink_stride;
+
+    tess_i64 sequences;
+    tess_i64 rows, columns;             /* of a sequence: exact, or the upper bound with lengths */
+    tess_i64 total_rows, total_columns; /* extents of packed tensors, to clamp indices by */
+    tess_i64 heads_q, heads_kv, group;  /* group = heads_q / heads_kv */
+    tess_i64 pages, page_size, page_table_stride, max_pages; /* page_size 0: not paged */
+    tess_i64 window_left, window_right;
+
+    tess_i64 tile_rows, tile_columns; /* of the kernel */
+    tess_i64 row_tiles;               /* of the longest sequence, heads folded */
+    tess_i64 splits;
+
+    /* byte offsets into the workspace */
+    tess_i64 partial_o, partial_lse; /* [split][row][head][dim], [split][row][head], fp32 */
+    tess_i64 scratch, scratch_size;  /* per worker, where a backend has workers */
+    tess_i64 sequence_list;          /* what one run finds out about its sequences; the backend's */
+
+    tess_i32 head_dim, head_dim_v;
+    tess_i32 dtype, o_dtype, bias_dtype; /* enum of <tessera/base.h> */
+    tess_i32 index_is_64;                /* index arrays hold 64-bit numbers */
+    tess_u32 varlen;                     /* TESS_VARLEN_... */
+    tess_u32 bias;                       /* TESS_BIAS_... */
+    tess_u32 mask;                       /* TESS_MASK_... */
+    tess_u32 flags;                      /* TESS_DETERMINISTIC ... */
+    tess_f32 scale, softcap;
+} tess_args;
+
+/* The fixed order of addresses. */
+enum tess_address_index {
+    TESS_AT_Q,
+    TESS_AT_K,
+    TESS_AT_V,
+    TESS_AT_O,
+    TESS_AT_LSE,
+    TESS_AT_CU_SEQLENS_Q,
+    TESS_AT_CU_SEQLENS_K,
+    TESS_AT_SEQUSED_Q,
+    TESS_AT_SEQUSED_K,
+    TESS_AT_PAGE_TABLE,
+    TESS_AT_BIAS,
+    TESS_AT_ALIBI_SLOPES,
+    TESS_AT_SINK,
+    TESS_AT_Q_DESCALE,
+    TESS_AT_K_DESCALE,
+    TESS_AT_V_DESCALE,
+    TESS_AT_WORKSPACE,
+    TESS_AT_D_O, /* from here on: backward only */
+    TESS_AT_D_LSE,
+    TESS_AT_DQ,
+    TESS_AT_DK,
+    TESS_AT_DV,
+    TESS_AT_DBIAS,
+    TESS_AT_DALIBI_SLOPES,
+    TESS_AT_DSINK,
+    TESS_AT_COUNT
+};
+
+/* A negative array size where a compiler laid the block out differently. OpenCL C 1.2 has no
+ * static assertion; this form works in every dialect. */
+typedef char tess_args_has_no_padding[sizeof(tess_args) == 49 * 8 + 12 * 4 ? 1 : -1];
+
+#endif

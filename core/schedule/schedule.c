@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A schedule: one problem on one kernel, with its tile grid, splits and workspace laid out. */
+#include "core/schedule/schedule.h"
+
+#include "core/base/alloc.h"
+#include "core/base/error.h"
+#include "core/portable/walk.h"
+#include "core/schedule/split.h"
+
+#include <string.h>
+
+static void take_strides(tess_i64 stride[4], const tess_layout *layout)
+{
+    stride[0] = layout->batch_stride;
+    stride[1] = layout->seqlen_stride;
+    stride[2] = layout->head_stride;
+    stride[3] = layout->dim_stride;
+}
+
+/* The part of the block that only the problem decides. */
+static void take_problem(tess_args *args, const tess_problem *p)
+{
+    take_strides(args->q_stride, &p->q);
+    take_strides(args->k_stride, &p->k);
+    take_strides(args->v_stride, &p->v);
+    take_strides(args->o_stride, &p->o);
+    args->lse_stride[0] = p->lse.batch_stride;
+    args->lse_stride[1] = p->lse.seqlen_stride;
+    args->lse_stride[2] = p->lse.head_stride;
+    memcpy(args->bias_stride, p->bias_stride, sizeof args->bias_stride);
+    memcpy(args->slope_stride, p->slope_stride, sizeof args->slope_stride);
+    args->sink_stride = p->sink_stride;
+
+    args->sequences = p->sequences;
+    args->rows = p->rows;
+    args->columns = p->columns;
+    args->total_rows = tess_problem_is_packed_q(p) ? p->q.seqlen : p->rows;
+    args->total_columns = tess_problem_is_packed_k(p) ? p->k.seqlen : p->columns;
+    args->heads_q = p->heads_q;
+    args->heads_kv = p->heads_kv;
+    args->group = p->group;
+    args->pages = tess_problem_is_paged(p) ? p->k.batch : 0;
+    args->page_size = p->page_size;
+    args->page_table_stride = p->table_stride;
+    args->max_pages = p->max_pages;
+    args->window_left = p->window_left;
+    args->window_right = p->window_right;
+
+    args->head_dim = (int32_t)p->head_dim;
+    args->head_dim_v = (int32_t)p->head_dim_v;
+    args->dtype = p->dtype;
+    args->o_dtype = p->o_dtype;
+    args->bias_dtype = p->bias_dtype;
+    args->index_is_64 = p->index_dtype == TESS_I64;
+    args->varlen = p->varlen;
+    args->bias = p->bias;
+    args->mask = p->mask;
+    args->flags = p->flags;
+    args->scale = p->scale;
+    args->softcap = p->softcap;
+}
+
+/* Shares of the columns. A batch-invariant problem must not look at the batch or the device, and
+ * one share is the only choice that never does. More shares than tiles would all be empty. */
+static int64_t choose_splits(const tess_problem *p, const tess_kernel *kernel,
+                             const tess_caps *caps, int64_t items)
+{
+    const int64_t tiles = (p->columns + kernel->tile_columns - 1) / kernel->tile_columns;
+
+    if (p->num_splits)
+        return tess_min_i64(p->num_splits, tess_max_i64(tiles, 1));
+    if (p->flags & TESS_BATCH_INVARIANT)
+        return 1;
+    return tess_split_choose(items, p->columns, kernel->tile_columns, caps->units);
+}
+
+/* Places a region of count x size bytes behind the last one, on a cache line. */
+static bool place(size_t *end, int64_t count, size_t size, tess_i64 *out_offset)
+{
+    size_t bytes;
+    if (!tess_multiply((size_t)count, size, &bytes) || !tess_add(bytes, TESS_ALIGNMENT - 1, &bytes))
+        return false;
+    bytes = bytes / TESS_ALIGNMENT * TESS_ALIGNMENT;
+    *out_offset = (tess_i64)*end;
+    return tess_add(*end, bytes, end) && *end <= (size_t)INT64_MAX;
+}
+
+/* Lays out scratch memory in the order the kernels first touch it. */
+static bool lay_workspace(tess_schedule *schedule)
+{
+    const tess_problem *p = &schedule->problem;
+    tess_args *args = &schedule->args;
+    int64_t rows = 0;
+    size_t end = 0;
+
+    if (schedule->workers) {
+        const tess_kernel *kernel = schedule->kernel;
+        const size_t row = (size_t)p->head_dim_v * sizeof(float); /* merging needs one of O */
+        size_t scratch = kernel->scratch ? kernel->scratch(p->head_dim, p->head_dim_v) : 0;
+        if (scratch < row)
+            scratch = row;
+        args->scratch_size = (tess_i64)((scratch + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
+        if (!place(&end, p->sequences + 1, sizeof(int64_t), &args->sequence_list) ||
+            !place(&end, schedule->workers, (size_t)args->scratch_size, &args->scratch))
+            return false;
+    }
+    if (args->splits > 1) {
+        if (!tess_multiply_i64(tess_problem_total_rows(p), p->heads_q, &rows) ||
+            !tess_multiply_i64(rows, args->splits, &rows) ||
+            !place(&end, rows, (size_t)p->head_dim_v * sizeof(float), &args->partial_o) ||
+            !place(&end, rows, sizeof(float), &args->partial_lse))
+            return false;
+    }
+    /* Room to align the caller's memory, which malloc gives on 16 bytes only. */
+    schedule->workspace_size = end ? end + TESS_ALIGNMENT - 1 : 0;
+    return true;
+}
+
+tess_status tess_schedule_make(const tess_host *host, const char *call,
+                               const tess_problem *problem, const tess_kernel *kernel,
+                               const tess_caps *caps, int32_t workers, tess_schedule *out_schedule)
+{
+    tess_schedule s;
+    tess_line line;
+    int64_t items;
+
+    memset(&s, 0, sizeof s);
+    s.kernel = kernel;
+    s.problem = *problem;
+    s.workers = workers;
+    take_problem(&s.args, problem);
+    s.args.tile_rows = kernel->tile_rows;
+    s.args.tile_columns = kernel->tile_columns;
+    s.args.row_tiles = tess_walk_row_tiles(problem->rows, problem->group, kernel->tile_rows);
+    if (!tess_multiply_i64(problem->sequences, problem->heads_kv, &items) ||
+        !tess_multiply_i64(items, s.args.row_tiles, &items))
+        return tess_fail(host, TESS_INVALID, "%s: sequences x heads x row tiles leaves 64 bits", call);
+    s.args.splits = choose_splits(problem, kernel, caps, items);
+    if (!tess_multiply_i64(items, s.args.splits, &s.work_items) || !lay_workspace(&s))
+        return tess_fail(host, TESS_INVALID, "%s: the workspace of %lld splits leaves 64 bits", call,
+                         (long long)s.args.splits);
+    tess_problem_line(problem, &line);
+    s.cost = tess_cost_of(&line);
+    *out_schedule = s;
+    return TESS_OK;
+}
