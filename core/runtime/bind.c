@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping. */
+#include "core/runtime/bind.h"
+
+#include "core/base/alloc.h"
+#include "core/schedule/layout.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+tess_layout tess_bind_vector(tess_dtype dtype, int64_t count)
+{
+    return (tess_layout){1, count, 1, 1, 0, 1, 0, 0, dtype, 0};
+}
+
+static uintptr_t address_of(const tess_binding *binding)
+{
+    return (uintptr_t)binding->base + (uintptr_t)binding->offset;
+}
+
+static tess_status check_one(const tess_host *host, const char *call, const tess_binding *b)
+{
+    const int64_t size = (int64_t)tess_dtype_size(b->layout.dtype);
+    const bool is_empty = tess_layout_is_empty(&b->layout);
+
+    if (!b->is_wanted) {
+        if (b->base || b->offset)
+            return tess_fail(host, TESS_INVALID,
+                             "%s: %s is given but the plan's descriptor does not ask for it; it "
+                             "takes NULL", call, b->name);
+        return TESS_OK;
+    }
+    if (!b->base) {
+        if (b->is_optional || is_empty)
+            return TESS_OK;
+        return tess_fail(host, TESS_INVALID,
+                         "%s: %s is NULL but the plan's descriptor asks for it", call, b->name);
+    }
+    if (b->offset % size != 0)
+        return tess_fail(host, TESS_INVALID,
+                         "%s: %s.offset is %" PRId64 " bytes; it takes a multiple of the element's "
+                         "%" PRId64, call, b->name, b->offset, size);
+    return TESS_OK;
+}
+
+/* Only where addresses are plain: an OpenCL buffer's handle says nothing about its alignment. */
+static tess_status check_alignment(const tess_host *host, const char *call, const tess_binding *b)
+{
+    const uintptr_t size = tess_dtype_size(b->layout.dtype);
+
+    if (b->base && address_of(b) % size != 0)
+        return tess_fail(host, TESS_INVALID,
+                         "%s: %s is at an address that is no multiple of its element's %zu bytes",
+                         call, b->name, (size_t)size);
+    return TESS_OK;
+}
+
+static bool is_bound(const tess_binding *b)
+{
+    return b->is_wanted && b->base && !tess_layout_is_empty(&b->layout);
+}
+
+/* Every output against every other binding. */
+static tess_status check_overlap(const tess_host *host, const char *call,
+                                 const tess_binding *bindings, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!bindings[i].is_output || !is_bound(&bindings[i]))
+            continue;
+        for (size_t j = 0; j < count; j++) {
+            const bool was_compared = bindings[j].is_output && j <= i;
+            if (was_compared || !is_bound(&bindings[j]))
+                continue;
+            if (tess_layouts_may_overlap(&bindings[i].layout, address_of(&bindings[i]),
+                                         &bindings[j].layout, address_of(&bindings[j])))
+                return tess_fail(host, TESS_INVALID,
+                                 "%s: %s shares memory with %s; outputs must not overlap inputs or "
+                                 "each other", call, bindings[i].name, bindings[j].name);
+        }
+    }
+    return TESS_OK;
+}
+
+tess_status tess_bind(const tess_plan *plan, const char *call, const tess_binding *bindings,
+                      size_t count, tess_address out_addresses[TESS_AT_COUNT])
+{
+    const tess_host *host = &plan->device->context->host;
+    const bool is_plain = plan->device->backend->has_plain_addresses;
+
+    for (size_t i = 0; i < count; i++) {
+        TESS_TRY(check_one(host, call, &bindings[i]));
+        if (is_plain)
+            TESS_TRY(check_alignment(host, call, &bindings[i]));
+    }
+    if (is_plain)
+        TESS_TRY(check_overlap(host, call, bindings, count));
+    for (size_t i = 0; i < count; i++) {
+        tess_address *address = &out_addresses[bindings[i].at];
+        if (!bindings[i].is_wanted || !bindings[i].base)
+            continue;
+        /* The one place where an input loses its const: launch takes one array for both kinds. */
+        address->base = is_plain ? (void *)address_of(&bindings[i]) : (void *)(uintptr_t)bindings[i].base;
+        address->offset = is_plain ? 0 : bindings[i].offset;
+    }
+    return TESS_OK;
+}
+
+tess_status tess_bind_workspace(const tess_plan *plan, tess_queue *queue, const char *call,
+                                const tess_out *workspace, size_t size,
+                                tess_address out_addresses[TESS_AT_COUNT])
+{
+    const tess_host *host = &plan->device->context->host;
+    const tess_backend *backend = plan->device->backend;
+    const size_t wanted = plan->schedule.workspace_size;
+    tess_address *address = &out_addresses[TESS_AT_WORKSPACE];
+
+    if (workspace->base && size < wanted)
+        return tess_fail(host, TESS_INVALID,
+                         "%s: workspace_size is %zu; the plan needs %zu bytes "
+                         "(tess_plan_workspace_size)", call, size, wanted);
+    if (!workspace->base && (size != 0 || workspace->offset != 0))
+        return tess_fail(host, TESS_INVALID,
+                         "%s: workspace is NULL but workspace_size is %zu; it takes 0 there", call,
+                         size);
+    if (wanted == 0)
+        return TESS_OK;
+    if (!workspace->base)
+        return backend->scratch(queue->opened, wanted, &address->base);
+    if (!backend->has_plain_addresses) {
+        *address = (tess_address){workspace->base, workspace->offset};
+        return TESS_OK;
+    }
+    /* workspace_size holds the bytes that this may skip. */
+    const uintptr_t start = (uintptr_t)workspace->base + (uintptr_t)workspace->offset;
+    address->base = (void *)((start + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
+    return TESS_OK;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping. */
+#ifndef TESSERA_CORE_RUNTIME_BIND_H
+#define TESSERA_CORE_RUNTIME_BIND_H
+
+#include "core/runtime/objects.h"
+
+/* One tensor of a call. */
+typedef struct tess_binding {
+    const char *name;
+    enum tess_address_index at;
+    const void *base;
+    int64_t offset;
+    tess_layout layout; /* what of it may be touched; dtype included */
+    bool is_output;
+    bool is_wanted;   /* the descriptor asks for it */
+    bool is_optional; /* NULL is fine although it is wanted */
+} tess_binding;
+
+enum { TESS_BINDINGS_MOST = TESS_AT_COUNT };
+
+/* Checks every binding and writes the addresses. Overlap is looked for where addresses are plain.
+ * Fails with TESS_INVALID naming the argument. */
+tess_status tess_bind(const tess_plan *plan, const char *call, const tess_binding *bindings,
+                      size_t count, tess_address out_addresses[TESS_AT_COUNT]);
+
+/* Checks or finds the workspace and writes its address, aligned. */
+tess_status tess_bind_workspace(const tess_plan *plan, tess_queue *queue, const char *call,
+                                const tess_out *workspace, size_t size,
+                                tess_address out_addresses[TESS_AT_COUNT]);
+
+/* Layouts of the tensors that have no tess_layout of their own. */
+tess_layout tess_bind_vector(tess_dtype dtype, int64_t count);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Queues and events: in-order work on a device, and the time between two points of it. */
+#include "core/base/alloc.h"
+#include "core/runtime/objects.h"
+
+static const tess_host *host_of(const tess_device *device) { return &device->context->host; }
+
+tess_status tess_queue_create(tess_device *device, tess_queue **out_queue)
+{
+    static const char call[] = "tess_queue_create";
+    const tess_host *host = host_of(device);
+    tess_queue *queue;
+    tess_status status;
+
+    if (!out_queue)
+        return tess_fail(host, TESS_INVALID, "%s: out_queue is NULL", call);
+    queue = tess_alloc_zero(host, sizeof *queue);
+    if (!queue)
+        return tess_fail(host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", call, sizeof *queue);
+    queue->device = device;
+    status = device->backend->queue_create(device->opened, &queue->opened);
+    if (status != TESS_OK) {
+        tess_release(host, queue, sizeof *queue);
+        return status;
+    }
+    *out_queue = queue;
+    return TESS_OK;
+}
+
+void tess_queue_destroy(tess_queue *queue)
+{
+    if (!queue)
+        return;
+    queue->device->backend->queue_destroy(queue->opened);
+    tess_release(host_of(queue->device), queue, sizeof *queue);
+}
+
+tess_status tess_queue_wait(tess_queue *queue)
+{
+    return queue->device->backend->queue_wait(queue->opened);
+}
+
+/* A copy of nothing needs no addresses; a copy of something needs both. */
+static tess_status check_copy(const tess_queue *queue, const char *call, const void *device_memory,
+                              const void *host_memory, size_t size)
+{
+    if (size != 0 && (!device_memory || !host_memory))
+        return tess_fail(host_of(queue->device), TESS_INVALID, "%s: %s is NULL but size is %zu",
+                         call, device_memory ? "host_memory" : "device_memory", size);
+    return TESS_OK;
+}
+
+tess_status tess_queue_upload(tess_queue *queue, void *device_memory, const void *host_memory,
+                              size_t size)
+{
+    TESS_TRY(check_copy(queue, "tess_queue_upload", device_memory, host_memory, size));
+    if (size == 0)
+        return TESS_OK;
+    return queue->device->backend->upload(queue->opened, device_memory, host_memory, size);
+}
+
+tess_status tess_queue_download(tess_queue *queue, void *host_memory, const void *device_memory,
+                                size_t size)
+{
+    TESS_TRY(check_copy(queue, "tess_queue_download", device_memory, host_memory, size));
+    if (size == 0)
+        return TESS_OK;
+    return queue->device->backend->download(queue->opened, host_memory, device_memory, size);
+}
+
+tess_status tess_event_create(tess_device *device, tess_event **out_event)
+{
+    static const char call[] = "tess_event_create";
+    const tess_host *host = host_of(device);
+    tess_event *event;
+    tess_status status;
+
+    if (!out_event)
+        return tess_fail(host, TESS_INVALID, "%s: out_event is NULL", call);
+    if (!device->backend->event_create)
+        return tess_fail(host, TESS_UNSUPPORTED, "%s: %s cannot time", call, device->name);
+    event = tess_alloc_zero(host, sizeof *event);
+    if (!event)
+        return tess_fail(host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", call, sizeof *event);
+    event->device = device;
+    status = device->backend->event_create(device->opened, &event->opened);
+    if (status != TESS_OK) {
+        tess_release(host, event, sizeof *event);
+        return status;
+    }
+    *out_event = event;
+    return TESS_OK;
+}
+
+void tess_event_destroy(tess_event *event)
+{
+    if (!event)
+        return;
+    event->device->backend->event_destroy(event->opened);
+    tess_release(host_of(event->device), event, sizeof *event);
+}
+
+tess_status tess_event_record(tess_event *event, tess_queue *queue)
+{
+    if (event->device != queue->device)
+        return tess_fail(host_of(queue->device), TESS_INVALID,
+                         "tess_event_record: the event is of %s, the queue of %s",
+                         event->device->name, queue->device->name);
+    TESS_TRY(event->device->backend->event_record(event->opened, queue->opened));
+    event->is_recorded = 1;
+    return TESS_OK;
+}
+
+tess_status tess_event_elapsed(tess_event *start, tess_event *end, double *out_seconds)
+{
+    static const char call[] = "tess_event_elapsed";
+    const tess_host *host = host_of(start->device);
+
+    if (start->device != end->device)
+        return tess_fail(host, TESS_INVALID, "%s: start is of %s, end of %s", call,
+                         start->device->name, end->device->name);
+    if (!start->is_recorded || !end->is_recorded)
+        return tess_fail(host, TESS_INVALID, "%s: %s was never recorded", call,
+                         start->is_recorded ? "end" : "start");
+    if (!out_seconds)
+        return tess_fail(host, TESS_INVALID, "%s: out_seconds is NULL", call);
+    return start->device->backend->event_elapsed(start->opened, end->opened, out_seconds);
+}

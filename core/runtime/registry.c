@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Backends by name: what was compiled in, what a context allows, which device a name means. */
+#include "core/runtime/registry.h"
+
+#include <string.h>
+
+/* In order of priority; a test holds the table to it. */
+static const tess_backend *const backends[] = {
+#define TESS_BACKEND(name) &tess_backend_##name,
+#include "backends/backends.def"
+#undef TESS_BACKEND
+};
+
+enum { BACKENDS = sizeof backends / sizeof backends[0], MOST_NAME = 64 };
+
+const tess_backend *const *tess_registry(size_t *out_count)
+{
+    *out_count = BACKENDS;
+    return backends;
+}
+
+const tess_backend *tess_registry_find(const char *device_name, const char **out_rest)
+{
+    const size_t length = strcspn(device_name, ":");
+
+    for (size_t i = 0; i < BACKENDS; i++) {
+        if (strlen(backends[i]->name) == length &&
+            strncmp(backends[i]->name, device_name, length) == 0) {
+            *out_rest = device_name[length] == ':' ? device_name + length + 1 : device_name + length;
+            return backends[i];
+        }
+    }
+    return NULL;
+}
+
+void tess_registry_write(tess_text *out_text)
+{
+    for (size_t i = 0; i < BACKENDS; i++)
+        tess_text_add(out_text, "%s%s", i == 0 ? "" : i + 1 < BACKENDS ? ", " : " or ",
+                      backends[i]->name);
+}
+
+const char *tess_registry_nearest(const char *word)
+{
+    const char *names[BACKENDS];
+    for (size_t i = 0; i < BACKENDS; i++)
+        names[i] = backends[i]->name;
+    return tess_text_nearest(word, names, BACKENDS);
+}
+
+bool tess_list_at(const char *list, size_t index, char *out_name, size_t size)
+{
+    size_t length;
+
+    for (; index > 0; index--) {
+        list = strchr(list, ',');
+        if (!list)
+            return false;
+        list++;
+    }
+    list += strspn(list, " ");
+    length = strcspn(list, ",");
+    while (length > 0 && list[length - 1] == ' ')
+        length--;
+    if (length >= size)
+        length = size - 1;
+    memcpy(out_name, list, length);
+    out_name[length] = '\0';
+    return true;
+}
+
+tess_status tess_registry_check_list(const tess_host *host, const char *call, const char *what,
+                                     const char *list)
+{
+    char name[MOST_NAME], known[256];
+    const char *rest, *nearest;
+    tess_text text = tess_text_in(known, sizeof known);
+
+    for (size_t i = 0; tess_list_at(list, i, name, sizeof name); i++) {
+        if (tess_registry_find(name, &rest))
+            continue;
+        tess_registry_write(&text);
+        nearest = tess_registry_nearest(name);
+        return tess_fail(host, TESS_INVALID, "%s: %s names \"%s\"; it takes %s%s%s%s", call, what,
+                         name, known, nearest ? " (did you mean " : "", nearest ? nearest : "",
+                         nearest ? "?)" : "");
+    }
+    return TESS_OK;
+}
+
+bool tess_registry_allows(const tess_context *context, const tess_backend *backend)
+{
+    char name[MOST_NAME];
+    const char *rest;
+
+    if (!context->backends[0])
+        return true;
+    for (size_t i = 0; tess_list_at(context->backends, i, name, sizeof name); i++)
+        if (tess_registry_find(name, &rest) == backend)
+            return true;
+    return false;
+}
