@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The CPU as a backend: one device, ordinary memory, queues that run at once. */
+#include "backends/cpu/backend.h"
+
+#include "backends/cpu/isa.h"
+#include "backends/cpu/threads.h"
+#include "core/base/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A run below this is over before a second thread has woken up (two cores of an EPYC 7003 wake in
+ * about 5 microseconds, 100,000 multiply-adds at full speed). */
+static const double least_flops_per_thread = 2e5;
+
+enum { MOST_HEAD_DIM = 512 };
+
+/* ---- Kernel records ---------------------------------------------------------------------------- */
+
+#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, function, scratch_function, rank)         \
+    void function(const tess_cpu_work *work);                                                      \
+    size_t scratch_function(int64_t head_dim, int64_t head_dim_v);
+#include "backends/cpu/kernels.def"
+#undef TESS_CPU_KERNEL
+
+/* The typed function behind a record's entry. */
+typedef struct entry {
+    tess_cpu_forward_fn forward;
+} entry;
+
+#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, function, scratch_function, rank)         \
+    static const entry entry_##kernel_name = {function};
+#include "backends/cpu/kernels.def"
+#undef TESS_CPU_KERNEL
+
+static const tess_kernel kernel_table[] = {
+#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, function, scratch_function, rank)         \
+    {.name = #kernel_name,                                                                         \
+     .pass = TESS_PASS_FORWARD,                                                                    \
+     .priority = rank,                                                                             \
+     .features = TESS_CPU_##isa,                                                                   \
+     .feature_name = #isa,                                                                         \
+     .dtypes = 1u << TESS_F32 | 1u << TESS_F16 | 1u << TESS_BF16,                                  \
+     .max_head_dim = MOST_HEAD_DIM,                                                                \
+     .tile_rows = rows,                                                                            \
+     .tile_columns = columns,                                                                      \
+     .scratch = scratch_function,                                                                  \
+     .entry = &entry_##kernel_name},
+#include "backends/cpu/kernels.def"
+#undef TESS_CPU_KERNEL
+};
+
+static const tess_kernel *kernels(size_t *out_count)
+{
+    *out_count = sizeof kernel_table / sizeof kernel_table[0];
+    return kernel_table;
+}
+
+/* ---- Device ------------------------------------------------------------------------------------ */
+
+static int32_t count(const tess_open *open, tess_text *out_why)
+{
+    (void)open;
+    (void)out_why;
+    return 1;
+}
+
+static int64_t system_number(int name)
+{
+    const long value = sysconf(name);
+    return value > 0 ? value : 0;
+}
+
+static int64_t cache_size(void)
+{
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    return system_number(_SC_LEVEL2_CACHE_SIZE);
+#else
+    return 0;
+#endif
+}
+
+static tess_caps caps_of(const tess_open *open)
+{
+    const uint32_t features = tess_cpu_isa(open->env->cpu_isa);
+
+    return (tess_caps){
+        .cache = cache_size(),
+        .units = open->threads ? open->threads : tess_cpu_default_threads(),
+        .lanes = tess_cpu_isa_lanes(features),
+        .features = features,
+        .architecture = tess_cpu_isa_name(features),
+    };
+}
+
+/* "cpu" is the whole name: there is no second one and nothing behind a colon. */
+static tess_status check_rest(const tess_open *open)
+{
+    if (open->rest[0] && strcmp(open->rest, "0") != 0)
+        return tess_fail(open->host, TESS_UNAVAILABLE,
+                         "tess_device_open: \"cpu:%s\" is not there; the CPU is one device, \"cpu\"",
+                         open->rest);
+    return TESS_OK;
+}
+
+static tess_status info(const tess_open *open, int32_t index, tess_device_info *out_info)
+{
+    const tess_caps caps = caps_of(open);
+
+    (void)index;
+    out_info->memory = system_number(_SC_PHYS_PAGES) * system_number(_SC_PAGESIZE);
+    out_info->cache = caps.cache;
+    out_info->kind = TESS_DEVICE_CPU;
+    out_info->units = caps.units;
+    out_info->lanes = caps.lanes;
+    out_info->available = 1;
+    snprintf(out_info->name, sizeof out_info->name, "cpu");
+    snprintf(out_info->description, sizeof out_info->description, "%d thread%s, %s", caps.units,
+             caps.units == 1 ? "" : "s", caps.architecture);
+    snprintf(out_info->architecture, sizeof out_info->architecture, "%s", caps.architecture);
+    return TESS_OK;
+}
+
+static tess_status open_device(const tess_open *open, tess_backend_device **out_device)
+{
+    tess_backend_device *device;
+
+    TESS_TRY(check_rest(open));
+    device = tess_alloc_zero(open->host, sizeof *device);
+    if (!device)
+        return tess_fail(open->host, TESS_NO_MEMORY, "tess_device_open: no memory for %zu bytes",
+                         sizeof *device);
+    device->host = open->host;
+    device->caps = caps_of(open);
+    *out_device = device;
+    return TESS_OK;
+}
+
+static void close_device(tess_backend_device *device)
+{
+    tess_release(device->host, device, sizeof *device);
+}
+
+static const tess_caps *caps(const tess_backend_device *device) { return &device->caps; }
+
+static int32_t workers(const tess_backend_device *device) { return device->caps.units; }
+
+static tess_status allocate(tess_backend_device *device, size_t size, void **out_memory)
+{
+    void *memory = tess_alloc(device->host, size);
+
+    if (!memory)
+        return tess_fail(device->host, TESS_NO_MEMORY,
+                         "tess_device_allocate: no memory for %zu bytes", size);
+    *out_memory = memory;
+    return TESS_OK;
+}
+
+static void release(tess_backend_device *device, void *memory, size_t size)
+{
+    tess_release(device->host, memory, size);
+}
+
+/* ---- Plans ------------------------------------------------------------------------------------- */
+
+static tess_status prepare(tess_backend_device *device, const tess_schedule *schedule,
+                           tess_prepared **out_prepared)
+{
+    const double worth = schedule->cost.flops / least_flops_per_thread;
+    tess_prepared *prepared = tess_alloc_zero(device->host, sizeof *prepared);
+
+    if (!prepared)
+        return tess_fail(device->host, TESS_NO_MEMORY, "tess_plan_create: no memory for %zu bytes",
+                         sizeof *prepared);
+    prepared->host = device->host;
+    prepared->schedule = schedule;
+    prepared->forward = ((const entry *)schedule->kernel->entry)->forward;
+    prepared->threads = worth < schedule->workers ? (int32_t)worth : schedule->workers;
+    if (prepared->threads < 1)
+        prepared->threads = 1;
+    *out_prepared = prepared;
+    return TESS_OK;
+}
+
+static tess_status launch(tess_backend_queue *queue, const tess_prepared *prepared,
+                          const tess_address addresses[TESS_AT_COUNT])
+{
+    (void)queue;
+    return tess_cpu_launch_forward(prepared, addresses);
+}
+
+static void discard(tess_prepared *prepared)
+{
+    tess_release(prepared->host, prepared, sizeof *prepared);
+}
+
+/* ---- Queues and events ------------------------------------------------------------------------- */
+
+static tess_status queue_create(tess_backend_device *device, tess_backend_queue **out_queue)
+{
+    tess_backend_queue *queue = tess_alloc_zero(device->host, sizeof *queue);
+
+    if (!queue)
+        return tess_fail(device->host, TESS_NO_MEMORY, "tess_queue_create: no memory for %zu bytes",
+                         sizeof *queue);
+    queue->device = device;
+    *out_queue = queue;
+    return TESS_OK;
+}
+
+static void queue_destroy(tess_backend_queue *queue)
+{
+    const tess_host *host = queue->device->host;
+
+    tess_release(host, queue->scratch, queue->scratch_size);
+    tess_release(host, queue, sizeof *queue);
+}
+
+static tess_status queue_wait(tess_backend_queue *queue)
+{
+    (void)queue; /* everything ran where it was called */
+    return TESS_OK;
+}
+
+static tess_status copy_to(tess_backend_queue *queue, void *device_memory, const void *host_memory,
+                           size_t size)
+{
+    (void)queue;
+    memcpy(device_memory, host_memory, size);
+    return TESS_OK;
+}
+
+static tess_status copy_from(tess_backend_queue *queue, void *host_memory,
+                             const void *device_memory, size_t size)
+{
+    (void)queue;
+    memcpy(host_memory, device_memory, size);
+    return TESS_OK;
+}
+
+static tess_status scratch(tess_backend_queue *queue, size_t size, void **out_memory)
+{
+    const tess_host *host = queue->device->host;
+    void *memory;
+
+    if (size > queue->scratch_size) {
+        memory = tess_alloc(host, size);
+        if (!memory)
+            return tess_fail(host, TESS_NO_MEMORY,
+                             "tess_plan_run_forward: no memory for a workspace of %zu bytes", size);
+        tess_release(host, queue->scratch, queue->scratch_size);
+        queue->scratch = memory;
+        queue->scratch_size = size;
+    }
+    *out_memory = queue->scratch;
+    return TESS_OK;
+}
+
+struct tess_backend_event {
+    const tess_host *host;
+    struct timespec time;
+};
+
+static tess_status event_create(tess_backend_device *device, tess_backend_event **out_event)
+{
+    tess_backend_event *event = tess_alloc_zero(device->host, sizeof *event);
+
+    if (!event)
+        return tess_fail(device->host, TESS_NO_MEMORY, "tess_event_create: no memory for %zu bytes",
+                         sizeof *event);
+    event->host = device->host;
+    *out_event = event;
+    return TESS_OK;
+}
+
+static void event_destroy(tess_backend_event *event)
+{
+    tess_release(event->host, event, sizeof *event);
+}
+
+static tess_status event_record(tess_backend_event *event, tess_backend_queue *queue)
+{
+    (void)queue;
+    clock_gettime(CLOCK_MONOTONIC, &event->time);
+    return TESS_OK;
+}
+
+static tess_status event_elapsed(tess_backend_event *start, tess_backend_event *end,
+                                 double *out_seconds)
+{
+    *out_seconds = (double)(end->time.tv_sec - start->time.tv_sec) +
+                   1e-9 * (double)(end->time.tv_nsec - start->time.tv_nsec);
+    return TESS_OK;
+}
+
+const tess_backend tess_backend_cpu = {
+    .name = "cpu",
+    .priority = 0,
+    .has_plain_addresses = 1,
+    .count = count,
+    .info = info,
+    .open = open_device,
+    .close = close_device,
+    .caps = caps,
+    .kernels = kernels,
+    .workers = workers,
+    .prepare = prepare,
+    .launch = launch,
+    .discard = discard,
+    .merge = tess_cpu_merge,
+    .allocate = allocate,
+    .release = release,
+    .queue_create = queue_create,
+    .queue_destroy = queue_destroy,
+    .queue_wait = queue_wait,
+    .upload = copy_to,
+    .download = copy_from,
+    .scratch = scratch,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_elapsed = event_elapsed,
+};

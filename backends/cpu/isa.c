@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Instruction sets of this machine, as bits of tess_caps.features. */
+#include "backends/cpu/isa.h"
+
+/* Levels in ascending order; the ceiling is a place in it. */
+static const struct {
+    const char *name;
+    uint32_t feature;
+    int32_t ceiling; /* the TESSERA_CPU_ISA value that names it */
+    int32_t lanes;
+} levels[] = {
+    {"scalar", TESS_CPU_SCALAR, TESS_ENV_ISA_SCALAR, 1},
+    {"portable", TESS_CPU_PORTABLE, TESS_ENV_ISA_PORTABLE, 4},
+    {"neon", TESS_CPU_NEON, TESS_ENV_ISA_NEON, 4},
+    {"avx2", TESS_CPU_AVX2, TESS_ENV_ISA_AVX2, 8},
+    {"avx512", TESS_CPU_AVX512, TESS_ENV_ISA_AVX512, 16},
+};
+
+enum { LEVELS = sizeof levels / sizeof levels[0] };
+
+static uint32_t detect(void)
+{
+    uint32_t features = TESS_CPU_PORTABLE;
+
+#if defined(__x86_64__) || defined(__i386__)
+    /* These also ask whether the operating system saves the registers. */
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
+        features |= TESS_CPU_AVX2;
+    if ((features & TESS_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        features |= TESS_CPU_AVX512;
+#elif defined(__aarch64__)
+    features |= TESS_CPU_NEON; /* part of the base architecture */
+#endif
+    return features;
+}
+
+uint32_t tess_cpu_isa(int32_t ceiling)
+{
+    const uint32_t present = detect();
+    uint32_t allowed = 0;
+
+    for (int i = 0; i < LEVELS; i++)
+        if (ceiling == 0 || levels[i].ceiling <= ceiling)
+            allowed |= levels[i].feature;
+    return present & allowed;
+}
+
+static int highest(uint32_t features)
+{
+    int level = 0;
+    for (int i = 1; i < LEVELS; i++)
+        if (features & levels[i].feature)
+            level = i;
+    return level;
+}
+
+const char *tess_cpu_isa_name(uint32_t features) { return levels[highest(features)].name; }
+
+int32_t tess_cpu_isa_lanes(uint32_t features) { return levels[highest(features)].lanes; }

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Instruction sets of this machine, as bits of tess_caps.features. */
+#ifndef TESSERA_BACKENDS_CPU_ISA_H
+#define TESSERA_BACKENDS_CPU_ISA_H
+
+#include "core/base/env.h"
+
+#include <stdint.h>
+
+/* One bit per level that kernels.def names. The scalar kernel needs none of them. */
+enum {
+    TESS_CPU_SCALAR = 0,
+    TESS_CPU_PORTABLE = 1u << 0, /* C that the compiler vectorises for its base instruction set */
+    TESS_CPU_NEON = 1u << 1,
+    TESS_CPU_AVX2 = 1u << 2,  /* with FMA and F16C */
+    TESS_CPU_AVX512 = 1u << 3 /* F, DQ, BW and VL */
+};
+
+/* What the machine and the operating system allow, below the ceiling of TESSERA_CPU_ISA (0: no
+ * ceiling). Cheap: reads registers. */
+uint32_t tess_cpu_isa(int32_t ceiling);
+
+/* The name of the highest level in features, and how many fp32 elements its vectors hold. */
+const char *tess_cpu_isa_name(uint32_t features);
+int32_t tess_cpu_isa_lanes(uint32_t features);
+
+#endif
