@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What this machine can do at this moment: the ceilings that kernels are held against. */
+#ifndef TESSERA_BENCH_PEAK_H
+#define TESSERA_BENCH_PEAK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Instruction sets with loops of their own, named as the library names them: "avx512", "avx2",
+ * "neon", "portable". NULL past the last. */
+const char *tess_peak_isa(size_t index);
+
+/* Whether this build and this machine have it. */
+bool tess_peak_has(const char *isa);
+
+/* The best one here. */
+const char *tess_peak_best(void);
+
+/* In what follows `isa` may be NULL for the best; a name without loops of its own ("scalar") counts
+ * as "portable", and so does one this machine does not have. Threads are OpenMP's; 0 counts as 1.
+ * Every call takes one window of about a millisecond (bandwidth of large buffers: longer). */
+
+/* fp32 flops per second of multiply-adds (two flops each) that touch registers only. */
+double tess_peak_fma(int threads, const char *isa);
+
+/* fp32 flops per cycle of one core: a power of two, found by timing and the clock once per process;
+ * 0 where the clock is unknown. */
+double tess_peak_flops_per_cycle(const char *isa);
+
+/* Bytes per second of reading a buffer again and again.
+ *
+ * bytes  of all threads together: each reads its own part. Small parts stay in private caches.
+ *        Limited to TESS_PEAK_LEAST per thread below and TESS_PEAK_MOST above
+ *
+ * 0 when memory runs out. */
+double tess_peak_read(size_t bytes, int threads, const char *isa);
+
+/* Bytes per second of copying one half of a buffer to the other, read and written bytes together;
+ * what a cache reads only to overwrite it is not counted. As tess_peak_read(). */
+double tess_peak_copy(size_t bytes, int threads, const char *isa);
+
+#define TESS_PEAK_LEAST ((size_t)8 << 10)
+#define TESS_PEAK_MOST ((size_t)256 << 20)
+
+/* Frees the buffer that the two above keep from call to call. */
+void tess_peak_release(void);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Results of benchmarks as a table for people and as JSON for programs. */
+#ifndef TESSERA_BENCH_REPORT_H
+#define TESSERA_BENCH_REPORT_H
+
+#include "bench/bench.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* One object for one row; the keys are described in docs/benchmarking.md. NULL when memory runs
+ * out. */
+json_t *tess_report_row(const tess_bench_result *result);
+
+/* {"version": 1, "machine": {...}, "results": [...]}: the machine is what matters for reading the
+ * numbers. NULL when memory runs out. */
+json_t *tess_report_json(const tess_bench_result *results, size_t count);
+
+/* An aligned table: a line for each problem, a row for each candidate. */
+void tess_report_table(const tess_bench_result *results, size_t count, FILE *file);
+
+#endif
