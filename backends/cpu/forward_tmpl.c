@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The vector forward kernels: a lane is a row, scores and output are held transposed. */
+#include TESS_VEC_HEADER
+
+#include "backends/cpu/access.h"
+
+#include <tessera/attention.h>
+
+/* Compiled once per instruction set with TESS_VEC_HEADER and TESS_VEC.
+ *
+ * The map. Rows sit in lanes and each row is alone in its lane, so the softmax needs no sum or
+ * maximum across lanes, K and V are read one element at a time from wherever they lie, and only Q
+ * and O are transposed, once each.
+ *
+ *     for each tile of columns in this item's share            locate: pointers to its rows of K, V
+ *         for each panel of rows (VEC_WIDE vectors)
+ *             score[column][row] = sum over d of k[column][d] * query[d][row]
+ *                 registers: VEC_WIDE_KEYS x VEC_WIDE sums, one pass over d
+ *             the hook: softcap, ALiBi, bias                   only where a problem has them
+ *             masks                                            only in tiles that need them
+ *             maximum, shift, weight = 2^(score - shift), sum  one vector of rows at a time
+ *             output[d][row] += sum over columns of v[column][d] * weight[column][row]
+ *                 registers: VEC_WIDE_DIMS x VEC_WIDE sums, one pass over the tile's columns
+ *
+ * Scratch, in this order: per panel query, output, shift, sum; then what all panels share: scores
+ * (which become weights), the bias, rows of K and V widened to fp32, and a row for the way out.
+ *
+ * The bits of a row depend on the row and its columns alone: every sum runs in the order of d, or
+ * of the column within its tile; tiles lie on a fixed grid; a column that a row does not see adds
+ * exactly zero; a row that need not be rescaled is multiplied by exactly one. */
+
+enum { TILE_COLUMNS = 48, ALIGN_FLOATS = 16, MOST_VECTORS = 4, MOST_SUMS = 12 };
+
+#if defined(__GNUC__)
+#define KERNEL_INLINE static inline __attribute__((always_inline))
+#define KERNEL_APART static __attribute__((noinline))
+#else
+#define KERNEL_INLINE static inline
+#define KERNEL_APART static
+#endif
+
+/* ---- scratch --------------------------------------------------------------------------------- */
+
+/* Arrays [...][rows of the panel] of one panel. */
+struct panel {
+    float *query;          /* [head_dim], scaled */
+    float *output;         /* [head_dim_v], not yet divided by the sum */
+    float *shift, *sum;    /* the recurrence of core/portable/online_softmax.h, a row per lane */
+    tess_row_tile rows;    /* folded rows; the lanes past the end repeat the last one */
+    tess_column_walk walk; /* the tiles of columns that these rows meet */
+    int64_t end;           /* one past the last column that any of them sees */
+    bool has_output;       /* a tile of columns has been added */
+};
+
+struct tile {
+    int64_t first;                /* column */
+    int count;                    /* columns of it that exist and are wanted */
+    const float *k[TILE_COLUMNS]; /* their rows, fp32, the elements next to each other */
+    const float *v[TILE_COLUMNS];
+};
+
+/* What all panels share. */
+struct shared {
+    float *score; /* [TILE_COLUMNS][rows of a panel]; the weights afterwards */
+    float *bias;  /* the same */
+    float *k, *v; /* [TILE_COLUMNS][head_dim], [TILE_COLUMNS][head_dim_v]: rows that were widened */
+    float *rows;  /* [VEC_LANES][padded(largest dim)] */
+};
+
+static int64_t padded(int64_t count)
+{
+    return (count + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
+}
+
+static float *take(float **free_floats, int64_t count)
+{
+    float *const taken = *free_floats;
+    *free_floats += padded(count);
+    return taken;
+}
+
+static int64_t longest_row(int64_t head_dim, int64_t head_dim_v)
+{
+    return padded(tess_max_i64(tess_max_i64(head_dim, head_dim_v), TILE_COLUMNS));
+}
+
+/* Floats of scratch; lay_panel() and lay_shared() take exactly these. */
+static size_t scratch_size(int vectors, int panels, int64_t head_dim, int64_t head_dim_v)
+{
+    const int64_t rows = vectors * VEC_LANES;
+    const int64_t panel = padded(head_dim * rows) + padded(head_dim_v * rows) + 2 * padded(rows);
+    const int64_t shared = 2 * padded(TILE_COLUMNS * rows) + padded(TILE_COLUMNS * head_dim) +
+                           padded(TILE_COLUMNS * head_dim_v) +
+                           VEC_LANES * longest_row(head_dim, head_dim_v);
+    return (size_t)(panels * panel + shared) * sizeof(float);
+}
+
+static struct panel lay_panel(float **free_floats, const tess_args *args, int rows)
+{
+    struct panel panel = {0};
+    panel.query = take(free_floats, (int64_t)args->head_dim * rows);
+    panel.output = take(free_floats, (int64_t)args->head_dim_v * rows);
+    panel.shift = take(free_floats, rows);
+    panel.sum = take(free_floats, rows);
+    return panel;
+}
+
+static struct shared lay_shared(float **free_floats, const tess_args *args, int rows)
+{
+    struct shared shared;
+    shared.score = take(free_floats, (int64_t)TILE_COLUMNS * rows);
+    shared.bias = take(free_floats, (int64_t)TILE_COLUMNS * rows);
+    shared.k = take(free_floats, (int64_t)TILE_COLUMNS * args->head_dim);
+    shared.v = take(free_floats, (int64_t)TILE_COLUMNS * args->head_dim_v);
+    shared.rows = *free_floats;
+    return shared;
+}
+
+/* ---- the user's rows, in and out ------------------------------------------------------------- */
+
+/* `count` elements of a row as fp32. Reads nothing past the last of them: tensors may end at the
+ * end of a mapping. */
+static void widen(const char *base, int64_t index, int64_t stride, int64_t count, int32_t dtype,
+                  float *out)
+{
+    int64_t d = 0;
+
+    if (stride == 1 && dtype == TESS_F32) {
+        for (; d + VEC_LANES <= count; d += VEC_LANES)
+            vec_store(out + d, vec_load((const float *)(const void *)(base + (index + d) * 4)));
+    } else if (stride == 1 && dtype == TESS_F16) {
+        for (; d + VEC_LANES <= count; d += VEC_LANES)
+            vec_store(out + d, vec_load_f16(base + (index + d) * 2));
+    } else if (stride == 1) {
+        for (; d + VEC_LANES <= count; d += VEC_LANES)
+            vec_store(out + d, vec_load_bf16(base + (index + d) * 2));
+    }
+    for (; d < count; d++)
+        out[d] = tess_cpu_load(base, index + d * stride, dtype);
+}
+
+/* The other way, for results. */
+static void narrow(char *base, int64_t index, int64_t count, int32_t dtype, const float *in)
+{
+    int64_t d = 0;
+
+    if (dtype == TESS_F32) {
+        for (; d + VEC_LANES <= count; d += VEC_LANES)
+            vec_store((float *)(void *)(base + (index + d) * 4), vec_load(in + d));
+    } else if (dtype == TESS_F16) {
+        for (; d + VEC_LANES <= count; d += VEC_LANES)
+            vec_store_f16(base + (index + d) * 2, vec_load(in + d));
+    } else {
+        for (; d + VEC_LANES <= count; d += VEC_LANES)
+            vec_store_bf16(base + (index + d) * 2, vec_load(in + d));
+    }
+    for (; d < count; d++)
+        tess_cpu_store(base, index + d, dtype, in[d]);
+}
+
+/* Where the rows of a panel lie in a tensor, and which of their elements are wanted. */
+struct view {
+    const char *base;
+    tess_i64 query_stride, head_stride,
+        stride;    /* in elements; stride: from one element to the next */
+    int64_t count; /* elements of each row */
+    int32_t dtype;
+};
+
+/* out[element][row] = factor * element of row, for all rows of a panel. */
+static void transpose_in(struct view view, tess_row_tile rows, int64_t group, int vectors,
+                         float factor, float *row, float *out)
+{
+    const int64_t pitch = padded(view.count);
+
+    for (int v = 0; v < vectors; v++) {
+        for (int lane = 0; lane < VEC_LANES; lane++) {
+            const int64_t f = tess_min_i64(rows.first + v * VEC_LANES + lane, rows.end - 1);
+            const int64_t index = tess_walk_query(f, group) * view.query_stride +
+                                  tess_walk_head(f, group) * view.head_stride;
+            widen(view.base, index, view.stride, view.count, view.dtype, row + lane * pitch);
+        }
+        for (int64_t d = 0; d < view.count; d += VEC_LANES) {
+            vec block[VEC_LANES];
+            for (int lane = 0; lane < VEC_LANES; lane++)
+                block[lane] = vec_load(row + lane * pitch + d);
+            vec_transpose(block);
+            for (int i = 0; i < VEC_LANES && d + i < view.count; i++)
+                vec_store(out + ((d + i) * vectors + v) * VEC_LANES,
+                          vec_mul(block[i], vec_set(factor)));
+        }
+    }
+}
+
+/* ---- what happens to scores besides scaling -------------------------------------------------- */
+
+/* Scores come in units of log2. Without a hook the whole factor scale * log2(e) goes into Q, its
+ * sign included, so negative and zero scales are nothing special. With one, Q takes the scale and
+ * the hook ends with log2(e). A scale so far from 1 that Q times it could leave the range of fp32
+ * is left to the hook as well, and Q takes only its sign. */
+struct hook {
+    bool is_needed;
+    float query_factor;
+    float scale; /* of the score, in the hook; 1 when Q has it */
+    float softcap, softcap_inverse;
+};
+
+static struct hook make_hook(const tess_cpu_work *work)
+{
+    const float scale = work->args->scale, size = tess_abs(scale);
+    const bool is_extreme = !(size >= 0x1p-40f && size <= 0x1p40f) && scale != 0.0f;
+    struct hook hook = {0};
+
+    hook.softcap = work->args->softcap;
+    hook.softcap_inverse = tess_max(0x1p-126f, hook.softcap);
+    hook.softcap_inverse = 1.0f / hook.softcap_inverse;
+    hook.is_needed = hook.softcap > 0.0f || work->slopes || work->bias || is_extreme;
+    hook.scale = is_extreme ? size : 1.0f;
+    hook.query_factor = is_extreme ? (scale < 0.0f ? -1.0f : 1.0f) : scale;
+    if (!hook.is_needed)
+        hook.query_factor *= TESS_LOG2_E;
+    return hook;
+}
+
+/* tanh with at most 3 ulp of error. Near 0 an odd polynomial of degree 11, fitted on [0, 0.625]
+ * (relative error 5e-9 before rounding); beyond it 1 - 2 / (e^2x + 1), whose difference has lost
+ * its cancellation. At 10 it is 1 already; stopping there keeps the exponential in range. */
+static vec hyperbolic_tangent(vec x)
+{
+    const vec square = vec_mul(x, x), size = vec_min(vec_set(10.0f), vec_abs(x));
+    const vec power = vec_exp2(vec_mul(size, vec_set(2.0f * TESS_LOG2_E)));
+    const vec far = vec_sub(vec_set(1.0f), vec_div(vec_set(2.0f), vec_add(power, vec_set(1.0f))));
+    vec near = vec_fma(square, vec_set(-0.0057049864f), vec_set(0.0206390861f));
+    near = vec_fma(near, square, vec_set(-0.0537397154f));
+    near = vec_fma(near, square, vec_set(0.133314416f));
+    near = vec_fma(near, square, vec_set(-0.333332807f));
+    near = vec_fma(vec_mul(x, square), near, x);
+    return vec_select(vec_less(size, vec_set(0.625f)), near, vec_copysign(far, x));
+}
+
+/* Everything between Q K^T and the softmax but masks, in this order; score programs belong between
+ * the bias and the last factor. */
+static void apply_hook(const struct hook *hook, const tess_cpu_work *work,
+                       const struct panel *panel, const struct tile *tile,
+                       const struct shared *shared, int vectors)
+{
+    const tess_args *args = work->args;
+    const int rows = vectors * VEC_LANES;
+    float slope[MOST_VECTORS * VEC_LANES] = {0}, distance[MOST_VECTORS * VEC_LANES] = {0};
+
+    for (int i = 0; work->slopes && i < rows; i++) {
+        const int64_t f = tess_min_i64(panel->rows.first + i, panel->rows.end - 1);
+        const int64_t query = tess_walk_query(f, args->group);
+        slope[i] = work->slopes[tess_walk_head(f, args->group) * args->slope_stride[1]];
+        distance[i] = (float)(query + work->visible.diagonal - tile->first);
+    }
+    if (work->bias) {
+        const struct view view = {
+            work->bias +
+                tile->first * args->bias_stride[3] * tess_cpu_element_size(args->bias_dtype),
+            args->bias_stride[2],
+            args->bias_stride[1],
+            args->bias_stride[3],
+            tile->count,
+            args->bias_dtype,
+        };
+        transpose_in(view, panel->rows, args->group, vectors, 1.0f, shared->rows, shared->bias);
+    }
+    for (int j = 0; j < tile->count; j++) {
+        for (int v = 0; v < vectors; v++) {
+            float *const at = shared->score + (j * vectors + v) * VEC_LANES;
+            vec s = vec_mul(vec_load(at), vec_set(hook->scale));
+            if (hook->softcap > 0.0f)
+                s = vec_mul(vec_set(hook->softcap),
+                            hyperbolic_tangent(vec_mul(s, vec_set(hook->softcap_inverse))));
+            if (work->slopes) {
+                const vec away = vec_sub(vec_load(distance + v * VEC_LANES), vec_set((float)j));
+                s = vec_sub(s, vec_mul(vec_load(slope + v * VEC_LANES), vec_abs(away)));
+            }
+            if (work->bias)
+                s = vec_add(s, vec_load(shared->bias + (j * vectors + v) * VEC_LANES));
+            vec_store(at, vec_mul(s, vec_set(TESS_LOG2_E)));
+        }
+    }
+}
+
+/* Scores of columns that a row does not see become -inf: selected, never added, so that nothing an
+ * absent column holds survives. */
+static void hide_absent(const tess_cpu_work *work, const struct panel *panel,
+                        const struct tile *tile, float *score, int vectors)
+{
+    const vec absent = vec_set(TESS_NEG_INF);
+
+    for (int v = 0; v < vectors; v++) {
+        float first[VEC_LANES], end[VEC_LANES]; /* within the tile */
+        for (int lane = 0; lane < VEC_LANES; lane++) {
+            const int64_t f =
+                tess_min_i64(panel->rows.first + v * VEC_LANES + lane, panel->rows.end - 1);
+            const int64_t query = tess_walk_query(f, work->args->group);
+            const int64_t from = tess_visible_first(work->visible, query) - tile->first;
+            const int64_t to = tess_visible_end(work->visible, query) - tile->first;
+            first[lane] = (float)tess_max_i64(tess_min_i64(from, TILE_COLUMNS), 0);
+            end[lane] = (float)tess_max_i64(tess_min_i64(to, TILE_COLUMNS), 0);
+        }
+        for (int j = 0; j < tile->count; j++) {
+            float *const at = score + (j * vectors + v) * VEC_LANES;
+            const vec column = vec_set((float)j + 0.5f);
+            const vec_mask is_seen =
+                vec_both(vec_less(vec_load(first), column), vec_less(column, vec_load(end)));
+            vec_store(at, vec_select(is_seen, vec_load(at), absent));
+        }
+    }
+}
+
+/* ---- the three passes over a tile ------------------------------------------------------------ */
+
+/* score[key][row] for `keys` columns. */
+KERNEL_INLINE void multiply_keys(const float *query, const float *const *key, int64_t head_dim,
+                                 float *score, const int vectors, const int keys)
+{
+    vec sum[MOST_SUMS][MOST_VECTORS];
+
+    for (int i = 0; i < keys; i++)
+        for (int v = 0; v < vectors; v++)
+            sum[i][v] = vec_set(0.0f);
+    for (int64_t d = 0; d < head_dim; d++, query += vectors * VEC_LANES) {
+        vec q[MOST_VECTORS];
+        for (int v = 0; v < vectors; v++)
+            q[v] = vec_load(query + v * VEC_LANES);
+        for (int i = 0; i < keys; i++) {
+            const vec k = vec_broadcast(key[i] + d);
+            for (int v = 0; v < vectors; v++)
+                sum[i][v] = vec_fma(k, q[v], sum[i][v]);
+        }
+    }
+    for (int i = 0; i < keys; i++)
+        for (int v = 0; v < vectors; v++)
+            vec_store(score + (i * vectors + v) * VEC_LANES, sum[i][v]);
+}
+
+/* output[dim][row] += sum over columns, for `dims` dims from `dim` on. The tile is summed by itself
+ * first: the error of a long row then grows with the number of tiles, not of columns. */
+KERNEL_INLINE void multiply_values(const float *weight, const float *const *value, int count,
+                                   int64_t dim, bool has_output, float *output, const int vectors,
+                                   const int dims)
+{
+    vec sum[MOST_SUMS][MOST_VECTORS];
+
+    for (int i = 0; i < dims; i++)
+        for (int v = 0; v < vectors; v++)
+            sum[i][v] = vec_set(0.0f);
+    for (int j = 0; j < count; j++, weight += vectors * VEC_LANES) {
+        const float *const at = value[j] + dim;
+        vec w[MOST_VECTORS];
+        for (int v = 0; v < vectors; v++)
+            w[v] = vec_load(weight + v * VEC_LANES);
+        for (int i = 0; i < dims; i++) {
+            const vec x = vec_broadcast(at + i);
+            for (int v = 0; v < vectors; v++)
+                sum[i][v] = vec_fma(x, w[v], sum[i][v]);
+        }
+    }
+    output += dim * vectors * VEC_LANES;
+    for (int i = 0; i < dims; i++)
+        for (int v = 0; v < vectors; v++) {
+            float *const at = output + (i * vectors + v) * VEC_LANES;
+            vec_store(at, has_output ? vec_add(sum[i][v], vec_load(at)) : sum[i][v]);
+        }
+}
+
+/* Admits a tile's scores for one vector of rows, as tess_os_admit() and tess_os_advance() do, and
+ * turns them into weights. `count` is a multiple of 4: the columns are summed in 4 chains. */
+KERNEL_INLINE void admit(struct panel *panel, float *score, int count, int64_t head_dim_v, int v,
+                         const int vectors)
+{
+    const int pitch = vectors * VEC_LANES;
+    const vec negative_infinity = vec_set(TESS_NEG_INF);
+    float *const at_shift = panel->shift + v * VEC_LANES, *const at_sum =
+                                                              panel->sum + v * VEC_LANES;
+    vec shift = vec_load(at_shift), sum = vec_load(at_sum);
+    vec part[4];
+
+    score += v * VEC_LANES;
+    for (int i = 0; i < 4; i++)
+        part[i] = negative_infinity;
+    for (int j = 0; j < count; j += 4)
+        for (int i = 0; i < 4; i++)
+            part[i] = vec_max(part[i], vec_load(score + (j + i) * pitch));
+    const vec max = vec_max(vec_max(part[0], part[1]), vec_max(part[2], part[3]));
+
+    const vec_mask grows = vec_less(vec_add(shift, vec_set(TESS_OS_LAG)), max);
+    if (vec_any(grows)) {
+        const vec next = vec_select(grows, max, shift);
+        const vec rescale = vec_select(grows, vec_exp2(vec_sub(shift, next)), vec_set(1.0f));
+        float *const output = panel->output + v * VEC_LANES;
+        for (int64_t d = 0; panel->has_output && d < head_dim_v; d++)
+            vec_store(output + d * pitch, vec_mul(rescale, vec_load(output + d * pitch)));
+        sum = vec_mul(sum, rescale);
+        shift = next;
+    }
+
+    const vec_mask is_empty = vec_equal(shift, negative_infinity);
+    const vec used = vec_select(is_empty, vec_set(0.0f), shift); /* tess_os_shift() */
+    for (int i = 0; i < 4; i++)
+        part[i] = vec_set(0.0f);
+    for (int j = 0; j < count; j += 4)
+        for (int i = 0; i < 4; i++) {
+            float *const at = score + (j + i) * pitch;
+            const vec weight = vec_exp2(vec_sub(vec_load(at), used));
+            part[i] = vec_add(part[i], weight);
+            vec_store(at, weight);
+        }
+    sum = vec_add(sum, vec_add(vec_add(part[0], part[1]), vec_add(part[2], part[3])));
+    vec_store(at_shift, shift);
+    vec_store(at_sum, sum);
+}
+
+KERNEL_INLINE void all_keys(const struct panel *panel, const struct tile *tile, int64_t head_dim,
+                            float *score, const int vectors, const int keys)
+{
+    for (int j = 0; j < tile->count; j += keys)
+        multiply_keys(panel->query, tile->k + j, head_dim, score + j * vectors * VEC_LANES, vectors,
+                      keys);
+}
+
+KERNEL_INLINE void all_values(const struct panel *panel, const struct tile *tile,
+                              int64_t head_dim_v, const float *weight, const int vectors,
+                              const int dims)
+{
+    int64_t d = 0;
+
+    for (; d + dims <= head_dim_v; d += dims)
+        multiply_values(weight, tile->v, tile->count, d, panel->has_output, panel->output, vectors,
+                        dims);
+    for (; d < head_dim_v; d++)
+        multiply_values(weight, tile->v, tile->count, d, panel->has_output, panel->output, vectors,
+                        1);
+}
+
+/* Each pass is a function of its own in two copies, wide and short, with the shape a constant in
+ * each: all their loops over sums unroll, and no value of another pass competes for registers. */
+KERNEL_APART void score_tile(const struct panel *panel, const struct tile *tile, int64_t head_dim,
+                             float *score, int vectors)
+{
+    if (vectors == VEC_WIDE)
+        all_keys(panel, tile, head_dim, score, VEC_WIDE, VEC_WIDE_KEYS);
+    else
+        all_keys(panel, tile, head_dim, score, 1, VEC_SHORT_KEYS);
+}
+
+KERNEL_APART void weigh_tile(struct panel *panel, int count, int64_t head_dim_v, float *score,
+                             int vectors)
+{
+    if (vectors == VEC_WIDE)
+        for (int v = 0; v < VEC_WIDE; v++)
+            admit(panel, score, count, head_dim_v, v, VEC_WIDE);
+    else
+        admit(panel, score, count, head_dim_v, 0, 1);
+}
+
+KERNEL_APART void gather_tile(const struct panel *panel, const struct tile *tile,
+                              int64_t head_dim_v, const float *weight, int vectors)
+{
+    if (vectors == VEC_WIDE)
+        all_values(panel, tile, head_dim_v, weight, VEC_WIDE, VEC_WIDE_DIMS);
+    else
+        all_values(panel, tile, head_dim_v, weight, 1, VEC_SHORT_DIMS);
+}
+
+/* ---- a panel and a tile ---------------------------------------------------------------------- */
+
+static void start_panel(const tess_cpu_work *work, struct panel *panel, const struct shared *shared,
+                        float query_factor, int vectors)
+{
+    const tess_args *args = work->args;
+    const int64_t first = tess_walk_query(panel->rows.first, args->group);
+    const int64_t last = tess_walk_query(panel->rows.end - 1, args->group);
+    const struct view view = {
+        work->q,           args->q_stride[1], args->q_stride[2],
+        args->q_stride[3], args->head_dim,    args->dtype,
+    };
+
+    transpose_in(view, panel->rows, args->group, vectors, query_factor, shared->rows, panel->query);
+    for (int v = 0; v < vectors; v++) {
+        vec_store(panel->shift + v * VEC_LANES, vec_set(TESS_NEG_INF));
+        vec_store(panel->sum + v * VEC_LANES, vec_set(0.0f));
+    }
+    panel->walk = tess_walk_columns(work->visible, first, last, TILE_COLUMNS, 0, 1);
+    panel->end = tess_visible_end(work->visible, last);
+    panel->has_output = false;
+}
+
+/* Pointers to rows of K or V, in place where they are fp32 with the elements side by side. */
+static void locate(const tess_cpu_work *work, const char *base, const tess_i64 stride[4],
+                   const struct tile *tile, int64_t dims, float *copy, const float **row)
+{
+    const int32_t dtype = work->args->dtype;
+    const bool in_place = dtype == TESS_F32 && stride[3] == 1;
+
+    for (int j = 0; j < tile->count; j++) {
+        const int64_t index = tess_cpu_column(work, stride, tile->first + j);
+        if (in_place) {
+            row[j] = (const float *)(const void *)(base + index * 4);
+        } else {
+            widen(base, index, stride[3], dims, dtype, copy + j * dims);
+            row[j] = copy + j * dims;
+        }
+    }
+}
+
+static void add_tile(const tess_cpu_work *work, struct panel *panel, struct tile *tile,
+                     const struct hook *hook, const struct shared *shared, int vectors)
+{
+    const tess_args *args = work->args;
+    int count = (int)tess_min_i64(TILE_COLUMNS, panel->end - tile->first);
+
+    tile->count = count;
+    score_tile(panel, tile, args->head_dim, shared->score, vectors);
+    if (hook->is_needed)
+        apply_hook(hook, work, panel, tile, shared, vectors);
+    if (tess_walk_is_masked(panel->walk, tile->first / TILE_COLUMNS))
+        hide_absent(work, panel, tile, shared->score, vectors);
+    for (; count % 4; count++)
+        for (int v = 0; v < vectors; v++)
+            vec_store(shared->score + (count * vectors + v) * VEC_LANES, vec_set(TESS_NEG_INF));
+    weigh_tile(panel, count, args->head_dim_v, shared->score, vectors);
+    gather_tile(panel, tile, args->head_dim_v, shared->score, vectors);
+    panel->has_output = true;
+}
+
+/* ---- the way out ----------------------------------------------------------------------------- */
+
+static void put_row(const tess_cpu_work *work, int64_t folded_row, const float *o, float lse)
+{
+    const tess_args *args = work->args;
+
+    if (work->splits > 1 || args->o_stride[3] != 1) {
+        tess_cpu_put_row(work, folded_row, o, lse);
+        return;
+    }
+    narrow(work->o, tess_cpu_row(work, args->o_stride, folded_row), args->head_dim_v, args->o_dtype,
+           o);
+    if (work->lse)
+        work->lse[tess_walk_query(folded_row, args->group) * args->lse_stride[1] +
+                  tess_walk_head(folded_row, args->group) * args->lse_stride[2]] = lse;
+}
+
+/* Divides by the sum, writes one vector of rows, and recomputes those that came out non-finite:
+ * what an absent column holds reaches a row only as 0 * Inf or 0 * NaN, never unseen. */
+static void finish_vector(const tess_cpu_work *work, const struct panel *panel, float *row, int v,
+                          int vectors)
+{
+    const tess_args *args = work->args;
+    const int64_t dims = args->head_dim_v, pitch = padded(dims);
+    const int64_t first = panel->rows.first + v * VEC_LANES;
+    const float *const output = panel->output + v * VEC_LANES;
+    float factor[VEC_LANES] = {0}, lse[VEC_LANES], faults[VEC_LANES];
+    const int valid = (int)tess_min_i64(VEC_LANES, panel->rows.end - first);
+
+    for (int lane = 0; lane < valid; lane++) {
+        tess_os_row state = {panel->shift[v * VEC_LANES + lane], panel->sum[v * VEC_LANES + lane]};
+        factor[lane] = 1.0f;
+        if (work->sink) {
+            const int64_t head = tess_walk_head(first + lane, args->group);
+            const tess_os_sunk sunk = tess_os_sink(state, work->sink[head * args->sink_stride]);
+            factor[lane] = sunk.rescale;
+            state = sunk.row;
+        }
+        factor[lane] *= tess_os_inverse(state.sum);
+        lse[lane] = tess_os_lse(state);
+    }
+
+    /* 0 * x is NaN exactly for a non-finite x, and NaN stays in the sum. */
+    vec fault = vec_mul(vec_load(panel->sum + v * VEC_LANES), vec_set(0.0f));
+    for (int64_t d = 0; d < dims; d += VEC_LANES) {
+        vec block[VEC_LANES];
+        for (int i = 0; i < VEC_LANES; i++) {
+            const int64_t at = tess_min_i64(d + i, dims - 1);
+            block[i] = vec_mul(vec_load(output + at * vectors * VEC_LANES), vec_load(factor));
+            fault = vec_fma(block[i], vec_set(0.0f), fault);
+        }
+        vec_transpose(block);
+        for (int lane = 0; lane < VEC_LANES; lane++)
+            vec_store(row + lane * pitch + d, block[lane]);
+    }
+    vec_store(faults, fault);
+
+    for (int lane = 0; lane < valid; lane++) {
+        if (faults[lane] != 0.0f && !(args->flags & TESS_ALLOW_NONFINITE_SPREAD))
+            tess_cpu_forward_row(work, first + lane, row + lane * pitch);
+        else
+            put_row(work, first + lane, row + lane * pitch, lse[lane]);
+    }
+}
+
+/* A panel none of whose rows has met a column has no output yet. */
+static void finish_panel(const tess_cpu_work *work, const struct panel *panel, float *row,
+                         int vectors)
+{
+    if (!panel->has_output)
+        for (int64_t d = 0; d < (int64_t)work->args->head_dim_v * vectors; d++)
+            vec_store(panel->output + d * VEC_LANES, vec_set(0.0f));
+    for (int v = 0; v < vectors && panel->rows.first + v * VEC_LANES < panel->rows.end; v++)
+        finish_vector(work, panel, row, v, vectors);
+}
+
+/* ---- a work item ----------------------------------------------------------------------------- */
+
+static void forward(const tess_cpu_work *work, int vectors, int keys)
+{
+    const tess_args *args = work->args;
+    const int rows = vectors * VEC_LANES;
+    const tess_column_walk walk = tess_cpu_columns(work);
+    const int64_t last_query = tess_walk_query(work->tile.end - 1, args->group);
+    const int64_t end = tess_visible_end(work->visible, last_query);
+    const struct hook hook = make_hook(work);
+    float *free_floats = work->scratch;
+    struct panel panels[VEC_WIDE_PANELS];
+    int count = 0;
+    struct tile tile;
+
+    for (int64_t f = work->tile.first; f < work->tile.end; f += rows, count++) {
+        panels[count] = lay_panel(&free_floats, args, rows);
+        panels[count].rows.first = f;
+        panels[count].rows.end = tess_min_i64(f + rows, work->tile.end);
+    }
+    const struct shared shared = lay_shared(&free_floats, args, rows);
+    for (int p = 0; p < count; p++)
+        start_panel(work, &panels[p], &shared, hook.query_factor, vectors);
+
+    for (int64_t t = walk.first; t < walk.end; t++) {
+        tile.first = t * TILE_COLUMNS;
+        tile.count = (int)tess_min_i64(TILE_COLUMNS, end - tile.first);
+        locate(work, work->k, args->k_stride, &tile, args->head_dim, shared.k, tile.k);
+        locate(work, work->v, args->v_stride, &tile, args->head_dim_v, shared.v, tile.v);
+        for (int j = tile.count; j % keys; j++) /* scores nobody reads */
+            tile.k[j] = tile.k[tile.count - 1];
+        for (int p = 0; p < count; p++)
+            if (t >= panels[p].walk.first && t < panels[p].walk.end)
+                add_tile(work, &panels[p], &tile, &hook, &shared, vectors);
+    }
+    for (int p = 0; p < count; p++)
+        finish_panel(work, &panels[p], shared.rows, vectors);
+}
+
+#define KERNEL_NAME(prefix, vec, suffix) prefix##vec##suffix
+#define KERNEL(vec, suffix) KERNEL_NAME(tess_cpu_fwd_lanes_, vec, suffix)
+
+void KERNEL(TESS_VEC, _wide)(const tess_cpu_work *work) { forward(work, VEC_WIDE, VEC_WIDE_KEYS); }
+void KERNEL(TESS_VEC, _short)(const tess_cpu_work *work) { forward(work, 1, VEC_SHORT_KEYS); }
+
+size_t KERNEL(TESS_VEC, _wide_scratch)(int64_t head_dim, int64_t head_dim_v)
+{
+    return scratch_size(VEC_WIDE, VEC_WIDE_PANELS, head_dim, head_dim_v);
+}
+
+size_t KERNEL(TESS_VEC, _short_scratch)(int64_t head_dim, int64_t head_dim_v)
+{
+    return scratch_size(1, 1, head_dim, head_dim_v);
+}
