@@ -2,6 +2,10 @@
  * Instruction sets of this machine, as bits of tess_caps.features. */
 #include "backends/cpu/isa.h"
 
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
 /* Levels in ascending order; the ceiling is a place in it. */
 static const struct {
     const char *name;
@@ -18,14 +22,22 @@ static const struct {
 
 enum { LEVELS = sizeof levels / sizeof levels[0] };
 
+#if defined(__x86_64__) || defined(__i386__)
+/* By hand: clang 14 has no word for it in __builtin_cpu_supports(). */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 static uint32_t detect(void)
 {
     uint32_t features = TESS_CPU_PORTABLE;
 
 #if defined(__x86_64__) || defined(__i386__)
     /* These also ask whether the operating system saves the registers. */
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
         features |= TESS_CPU_AVX2;
     if ((features & TESS_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
