@@ -21,21 +21,21 @@ typedef struct tess_bench_candidate {
 } tess_bench_candidate;
 
 typedef enum tess_bench_check {
-    TESS_BENCH_UNCHECKED,       /* not asked for */
-    TESS_BENCH_CHECKED,         /* within its error budget */
-    TESS_BENCH_CHECKED_SHORTER, /* the same problem with shorter lengths is: see `checked` */
-    TESS_BENCH_WRONG            /* it is not; not timed */
+    TESS_BENCH_UNCHECKED, /* not asked for, or the kit has no comparison for this pass yet */
+    TESS_BENCH_CHECKED,   /* within its error budget */
+    TESS_BENCH_WRONG      /* it is not; not timed */
 } tess_bench_check;
 
 /* One line done by one candidate. */
 typedef struct tess_bench_result {
-    const tess_line *line; /* the caller's */
-    tess_line checked;     /* what was compared with the oracle */
-    tess_bench_check check;
-    double check_share; /* largest error over what is allowed */
+    const tess_line *line;  /* the caller's */
+    tess_bench_check check; /* of this very problem and kernel, before anything was timed */
+    double check_share;     /* largest error over what is allowed */
+    int64_t check_rows;     /* rows of O compared; long problems are sampled */
 
     char candidate[64];
     char device[64];
+    char description[128]; /* what the device's vendor calls it */
     char kernel[96];
     char isa[16]; /* of the ceilings; "" where there are none */
     int32_t threads;
@@ -64,7 +64,7 @@ typedef struct tess_bench_progress {
 } tess_bench_progress;
 
 typedef struct tess_bench_options {
-    double seconds;        /* per line and candidate. 0: 1 */
+    double seconds;        /* of timing, per line and candidate. 0: 1 */
     double window_seconds; /* 0: 0.005 */
     int64_t rounds;        /* 0: as many as the time allows */
     bool is_cold;          /* caches flushed before every run */

@@ -3,34 +3,11 @@
 #ifndef TESSERA_BENCH_MEASURE_H
 #define TESSERA_BENCH_MEASURE_H
 
+#include "bench/spread.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* ---- Pure functions of samples -----------------------------------------------------------------
- */
-
-/* Where samples lie. All zero when there are none. */
-typedef struct tess_spread {
-    double least, p10, median, p90, most;
-    int64_t count;
-} tess_spread;
-
-/* The sample below which `share` of them lie, between neighbours by linear interpolation; sorted
- * ascending, count at least 1, share from 0 to 1. */
-double tess_spread_at(const double *sorted, size_t count, double share);
-
-/* Sorts a copy; samples that are not finite and positive are left out, for they were not measured.
- * False, and *out all zero, when memory runs out. */
-bool tess_spread_of(const double *samples, size_t count, tess_spread *out);
-
-/* The spread of numerator[i] / denominator[i]: samples of one round are compared with each other
- * only. */
-bool tess_spread_of_ratios(const double *numerator, const double *denominator, size_t count,
-                           tess_spread *out);
-
-/* ---- Measuring ---------------------------------------------------------------------------------
- */
 
 /* Something that can be timed against others. */
 typedef struct tess_measure_candidate {
@@ -52,7 +29,7 @@ typedef struct tess_measure_options {
     double seconds;        /* for everything, warm-up included. 0: 1 per candidate */
     double window_seconds; /* one candidate's share of a round. 0: 0.005. At least one run */
     int64_t rounds;        /* 0: as many as `seconds` holds, at least 5, at most 1000 */
-    int threads;           /* that the candidates use; cores asked for their clock. 0: 1 */
+    int threads;           /* of this CPU that candidates use: their clock counts. 0: no clock */
     bool is_cold;          /* flush the caches before every run; a window is then one run */
     bool no_realtime;      /* do not ask for real-time priority */
 
@@ -70,9 +47,8 @@ typedef struct tess_measured {
     tess_spread speedup;    /* seconds of the first candidate over its own, same round */
     tess_spread peak_flops; /* per second */
     tess_spread peak_bytes; /* per second */
-    tess_spread
-        peak_flops_seconds; /* seconds * peak_flops of the same round: flops it might have done */
-    tess_spread peak_bytes_seconds; /* the same for bytes */
+    tess_spread possible_flops; /* seconds * peak_flops, same round: what a run leaves room for */
+    tess_spread possible_bytes; /* the same for bytes */
     int64_t runs_per_window;
     bool is_realtime; /* windows ran with real-time priority */
 } tess_measured;
@@ -86,9 +62,6 @@ typedef struct tess_measured {
  * False when a candidate failed or memory ran out; *out is then all zero. */
 bool tess_measure(const tess_measure_candidate *candidates, size_t count,
                   const tess_measure_options *options, tess_measured *out);
-
-/* Overwrites the caches of all cores. False when there is no memory for it. */
-bool tess_measure_flush(int threads);
 
 /* Asks for real-time priority for this thread and its OpenMP team, or gives it back. False when
  * that is not permitted or would be dangerous: with more threads than cores they could starve each

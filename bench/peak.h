@@ -42,7 +42,11 @@ double tess_peak_copy(size_t bytes, int threads, const char *isa);
 #define TESS_PEAK_LEAST ((size_t)8 << 10)
 #define TESS_PEAK_MOST ((size_t)256 << 20)
 
-/* Frees the buffer that the two above keep from call to call. */
+/* Overwrites at least twice the last cache level that this machine admits to have, so that what was
+ * there is gone; between 32 and 256 MB. False when memory runs out. */
+bool tess_peak_flush(int threads);
+
+/* Frees the buffer that the three above keep from call to call. */
 void tess_peak_release(void);
 
 #endif
