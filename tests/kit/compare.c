@@ -118,25 +118,50 @@ static bool is_plain_mean(const comparing *k, const tess_oracle_row *row)
            row->columns > 0 && row->columns <= 1 << 16 && (row->columns & (row->columns - 1)) == 0;
 }
 
-/* Largest error allowed. An f32 result of one value may be the quotient of two rounded products. */
+/* Rounding an exact result to O's type, and no more. */
+static double rounding_of(const comparing *k, double expected)
+{
+    return fabs(tess_number_round(tess_shape_o_dtype(&k->c->line), expected) - expected);
+}
+
+/* What one column's V may be off by. The quotient of two rounded products is off by two fp32
+ * places; a 16-bit weight next to an fp32 sum by the rounding of m*c too, which a 16-bit result,
+ * being that far from the next one, hides and an fp32 result shows. */
+static double allowance_of_one_value(const comparing *k, const tess_oracle_row *row,
+                                     double expected)
+{
+    const bool is_narrow = k->c->line.dtype != TESS_F32;
+    const double exponent = row->magnitude * 1.4426950408889634;
+    const double weight = is_narrow && exponent < 0x1p24 ? exponent * 0x1p-23 : 0;
+
+    if (tess_shape_o_dtype(&k->c->line) != TESS_F32)
+        return fabs(expected) * 0x1p-22 + rounding_of(k, expected);
+    return fabs(expected) * (0x1p-22 + weight) + floor_of(k, row);
+}
+
 static double allowance_of_o(const comparing *k, const tess_oracle_row *row, double expected)
 {
     const tess_budget *b = k->budget;
-    const bool is_f32 = tess_shape_o_dtype(&k->c->line) == TESS_F32;
     const bool has_plain_arithmetic = b->naive > 0;
 
     if (row->columns == 0)
         return 0;
     if (has_plain_arithmetic && is_plain_mean(k, row))
-        return fabs(tess_number_round(tess_shape_o_dtype(&k->c->line), expected) - expected);
+        return rounding_of(k, expected);
     if (has_plain_arithmetic && is_one_value(row))
-        return is_f32 && k->c->line.dtype == TESS_F32
-                   ? fabs(expected) * 0x1p-22 + floor_of(k, row)
-                   : fabs(expected) * 0x1p-22 +
-                         fabs(tess_number_round(tess_shape_o_dtype(&k->c->line), expected) -
-                              expected);
+        return allowance_of_one_value(k, row, expected);
     return b->a * row->value_scale + b->r * fabs(expected) +
            b->score * row->magnitude * row->value_scale + floor_of(k, row);
+}
+
+/* Whether NaN and infinities may reach rows of their tile: the caller allowed it and they are in
+ * the data. In storage that no row may use, which always holds some, they may not. */
+static bool may_spread(const comparing *k)
+{
+    const tess_line *line = &k->c->line;
+
+    return (line->flags & TESS_ALLOW_NONFINITE_SPREAD) &&
+           (strcmp(line->fill, "nan") == 0 || strcmp(line->fill, "inf") == 0);
 }
 
 /* Error over allowance; NaN must meet NaN, an infinity the same infinity. */
@@ -220,7 +245,7 @@ static void compare_o(comparing *k, int64_t batch, int64_t seqlen, int64_t head)
         if (row->state != TESS_ROW_KNOWN)
             continue;
         here.allowed = allowance_of_o(k, row, expected);
-        here.share = share_of(got, expected, here.allowed);
+        here.share = may_spread(k) && !isfinite(got) ? 0 : share_of(got, expected, here.allowed);
         /* An empty row is +0, and -0 compares equal to it. */
         if (row->columns == 0 && signbit(got) && !isnan(expected))
             here.share = (double)INFINITY;
@@ -245,7 +270,8 @@ static void compare_lse(comparing *k, int64_t batch, int64_t seqlen, int64_t hea
 
     if (row->state != TESS_ROW_KNOWN)
         here.expected = got;
-    here.allowed = k->budget->lse_a + k->budget->lse_r * fabs(here.expected);
+    here.allowed = k->budget->lse_a + k->budget->lse_r * fabs(here.expected) +
+                   k->budget->score * row->magnitude;
     here.share =
         is_unwritten(t, element) ? (double)INFINITY : share_of(got, here.expected, here.allowed);
     k->result.elements++;

@@ -11,11 +11,13 @@
  *     a * scale + r * |expected| + score * magnitude * scale + floor
  *
  * scale      largest |V| that the row admits (gradients: largest magnitude before cancellation)
- * magnitude  largest absolute value a score of the row takes (gradients: and of any LSE)
+ * magnitude  largest size of a score of the row before cancellation (gradients: and of any LSE)
  * floor      below the least number of the types involved, where nothing can be resolved
  *
  * a and r stand for rounding the weights and the result to the storage type, and for fp32 sums:
- * a few times the storage type's last place. `score` is what fp32 resolves of a score. Over a
+ * a few times the storage type's last place. `score` is what fp32 resolves of a score: a dot of
+ * products that cancel has lost what its parts had, as 4.5 standard deviations of a sum of d
+ * roundings come to 2^-23 of the parts' absolute sum at any d. LSE gets the same term. Over a
  * whole tensor, the largest error may be `naive` times that of naive attention in the storage type,
  * plus `ulps` last places of the storage type, plus the score term. */
 typedef struct tess_budget {

@@ -40,7 +40,8 @@ enum {
 /* What is known of one row of one query head. */
 typedef struct tess_oracle_row {
     double lse;
-    double magnitude;    /* largest absolute value a score of the row takes on its way */
+    double magnitude;    /* largest size of a score of the row on its way, before cancellation:
+                            scale * sum |q_d k_d|, ALiBi's and the bias's parts, the sink */
     double value_scale;  /* largest absolute finite value that an admitted V holds */
     double lead;         /* largest score minus the next (the sink counts); infinity when alone */
     int64_t columns;     /* columns admitted */

@@ -188,29 +188,35 @@ static bool is_admitted(const tess_oracle_work *w, int64_t i, int64_t j)
     return true;
 }
 
-/* Dots of the row with columns first ... last. Columns are the inner loop: each dot is added up in
- * the order of d, as written, and the compiler can still compute several columns at once. */
+/* Dots of the row with columns first ... last, and the sums of the products' absolute values, which
+ * say how much of fp32 a dot that cancels has lost. Columns are the inner loop: each dot is added
+ * up in the order of d, as written, and the compiler can still compute several columns at once. */
 static void compute_dots(tess_oracle_work *w, int64_t first, int64_t last)
 {
-    double *restrict dots = w->dots;
+    double *restrict dots = w->dots, *restrict sizes = w->sizes;
     int64_t d = 0;
 
     for (int64_t j = first; j <= last; j++)
-        dots[j] = 0;
-    for (; d + 4 <= w->dim; d += 4) {
+        dots[j] = sizes[j] = 0;
+    for (; d + 2 <= w->dim; d += 2) {
         const double *restrict k0 = w->k_turned + d * w->columns, *restrict k1 = k0 + w->columns;
-        const double *restrict k2 = k1 + w->columns, *restrict k3 = k2 + w->columns;
-        const double q0 = w->q[d], q1 = w->q[d + 1], q2 = w->q[d + 2], q3 = w->q[d + 3];
+        const double q0 = w->q[d], q1 = w->q[d + 1];
 
-        for (int64_t j = first; j <= last; j++)
-            dots[j] = dots[j] + q0 * k0[j] + q1 * k1[j] + q2 * k2[j] + q3 * k3[j];
+        for (int64_t j = first; j <= last; j++) {
+            const double p0 = q0 * k0[j], p1 = q1 * k1[j];
+
+            dots[j] = dots[j] + p0 + p1;
+            sizes[j] = sizes[j] + fabs(p0) + fabs(p1);
+        }
     }
     for (; d < w->dim; d++) {
         const double *restrict k0 = w->k_turned + d * w->columns;
         const double q0 = w->q[d];
 
-        for (int64_t j = first; j <= last; j++)
+        for (int64_t j = first; j <= last; j++) {
             dots[j] += q0 * k0[j];
+            sizes[j] += fabs(q0 * k0[j]);
+        }
     }
 }
 
@@ -227,7 +233,7 @@ static double score_of(tess_oracle_work *w, int64_t j, double slope, double *out
     double s = w->scale * w->dots[j];
 
     *out_raw = s;
-    w->magnitude = largest_of(w->magnitude, s);
+    w->magnitude = largest_of(w->magnitude, w->scale * w->sizes[j]);
     if (w->softcap > 0 && !cap_last)
         s = w->softcap * tanh(s / w->softcap);
     if (w->desc->bias) {
@@ -393,12 +399,13 @@ bool tess_oracle_begin(tess_oracle_work *w, const tess_attention_desc *desc,
     w->k = wants_k ? reals(columns * w->dim) : NULL;
     w->q = reals(w->dim);
     w->dots = reals(columns);
+    w->sizes = reals(columns);
     w->column = malloc((size_t)(columns > 0 ? columns : 1) * sizeof *w->column);
     w->raw = reals(columns);
     w->score = reals(columns);
     w->weight = reals(columns);
     return w->k_turned && w->v && w->v_largest && (w->k || !wants_k) && w->q && w->dots &&
-           w->column && w->raw && w->score && w->weight;
+           w->sizes && w->column && w->raw && w->score && w->weight;
 }
 
 void tess_oracle_end(tess_oracle_work *w)
@@ -409,6 +416,7 @@ void tess_oracle_end(tess_oracle_work *w)
     free(w->k);
     free(w->q);
     free(w->dots);
+    free(w->sizes);
     free(w->column);
     free(w->raw);
     free(w->score);

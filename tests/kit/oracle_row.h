@@ -34,6 +34,7 @@ typedef struct tess_oracle_work {
     int64_t row, head, count;
     double *q;       /* dim */
     double *dots;    /* columns */
+    double *sizes;   /* columns: sums of |q_d k_d| */
     int64_t *column; /* count */
     double *raw;     /* scaled, before softcap */
     double *score;
