@@ -34,9 +34,15 @@ enum { TILE_COLUMNS = 48, ALIGN_FLOATS = 16, MOST_VECTORS = 4, MOST_SUMS = 12 };
 #if defined(__GNUC__)
 #define KERNEL_INLINE static inline __attribute__((always_inline))
 #define KERNEL_APART static __attribute__((noinline))
+#if defined(__clang__)
+#define KERNEL_UNROLL_4 _Pragma("clang loop unroll_count(4)")
+#else
+#define KERNEL_UNROLL_4 _Pragma("GCC unroll 4")
+#endif
 #else
 #define KERNEL_INLINE static inline
 #define KERNEL_APART static
+#define KERNEL_UNROLL_4
 #endif
 
 /* ---- scratch --------------------------------------------------------------------------------- */
@@ -49,7 +55,6 @@ struct panel {
     tess_row_tile rows;    /* folded rows; the lanes past the end repeat the last one */
     tess_column_walk walk; /* the tiles of columns that these rows meet */
     int64_t end;           /* one past the last column that any of them sees */
-    bool has_output;       /* a tile of columns has been added */
 };
 
 struct tile {
@@ -323,6 +328,7 @@ KERNEL_INLINE void multiply_keys(const float *query, const float *const *key, in
     for (int i = 0; i < keys; i++)
         for (int v = 0; v < vectors; v++)
             sum[i][v] = vec_set(0.0f);
+    KERNEL_UNROLL_4
     for (int64_t d = 0; d < head_dim; d++, query += vectors * VEC_LANES) {
         vec q[MOST_VECTORS];
         for (int v = 0; v < vectors; v++)
@@ -340,31 +346,31 @@ KERNEL_INLINE void multiply_keys(const float *query, const float *const *key, in
 
 /* output[dim][row] += sum over columns, for `dims` dims from `dim` on. The tile is summed by itself
  * first: the error of a long row then grows with the number of tiles, not of columns. */
-KERNEL_INLINE void multiply_values(const float *weight, const float *const *value, int count,
-                                   int64_t dim, bool has_output, float *output, const int vectors,
-                                   const int dims)
+KERNEL_INLINE void multiply_values(const float *weight, const struct tile *tile, int64_t dim,
+                                   const struct panel *panel, const int vectors, const int dims)
 {
+    float *const output = panel->output + dim * vectors * VEC_LANES;
     vec sum[MOST_SUMS][MOST_VECTORS];
 
     for (int i = 0; i < dims; i++)
         for (int v = 0; v < vectors; v++)
             sum[i][v] = vec_set(0.0f);
-    for (int j = 0; j < count; j++, weight += vectors * VEC_LANES) {
-        const float *const at = value[j] + dim;
+    KERNEL_UNROLL_4
+    for (int j = 0; j < tile->count; j++, weight += vectors * VEC_LANES) {
+        const float *const value = tile->v[j] + dim;
         vec w[MOST_VECTORS];
         for (int v = 0; v < vectors; v++)
             w[v] = vec_load(weight + v * VEC_LANES);
         for (int i = 0; i < dims; i++) {
-            const vec x = vec_broadcast(at + i);
+            const vec x = vec_broadcast(value + i);
             for (int v = 0; v < vectors; v++)
                 sum[i][v] = vec_fma(x, w[v], sum[i][v]);
         }
     }
-    output += dim * vectors * VEC_LANES;
     for (int i = 0; i < dims; i++)
         for (int v = 0; v < vectors; v++) {
             float *const at = output + (i * vectors + v) * VEC_LANES;
-            vec_store(at, has_output ? vec_add(sum[i][v], vec_load(at)) : sum[i][v]);
+            vec_store(at, vec_add(sum[i][v], vec_load(at)));
         }
 }
 
@@ -393,7 +399,7 @@ KERNEL_INLINE void admit(struct panel *panel, float *score, int count, int64_t h
         const vec next = vec_select(grows, max, shift);
         const vec rescale = vec_select(grows, vec_exp2(vec_sub(shift, next)), vec_set(1.0f));
         float *const output = panel->output + v * VEC_LANES;
-        for (int64_t d = 0; panel->has_output && d < head_dim_v; d++)
+        for (int64_t d = 0; d < head_dim_v; d++)
             vec_store(output + d * pitch, vec_mul(rescale, vec_load(output + d * pitch)));
         sum = vec_mul(sum, rescale);
         shift = next;
@@ -430,11 +436,13 @@ KERNEL_INLINE void all_values(const struct panel *panel, const struct tile *tile
     int64_t d = 0;
 
     for (; d + dims <= head_dim_v; d += dims)
-        multiply_values(weight, tile->v, tile->count, d, panel->has_output, panel->output, vectors,
-                        dims);
+        multiply_values(weight, tile, d, panel, vectors, dims);
+    if (d + 4 <= head_dim_v) {
+        multiply_values(weight, tile, d, panel, vectors, 4);
+        d += 4;
+    }
     for (; d < head_dim_v; d++)
-        multiply_values(weight, tile->v, tile->count, d, panel->has_output, panel->output, vectors,
-                        1);
+        multiply_values(weight, tile, d, panel, vectors, 1);
 }
 
 /* Each pass is a function of its own in two copies, wide and short, with the shape a constant in
@@ -487,7 +495,8 @@ static void start_panel(const tess_cpu_work *work, struct panel *panel, const st
     }
     panel->walk = tess_walk_columns(work->visible, first, last, TILE_COLUMNS, 0, 1);
     panel->end = tess_visible_end(work->visible, last);
-    panel->has_output = false;
+    for (int64_t d = 0; d < (int64_t)args->head_dim_v * vectors; d++)
+        vec_store(panel->output + d * VEC_LANES, vec_set(0.0f));
 }
 
 /* Pointers to rows of K or V, in place where they are fp32 with the elements side by side. */
@@ -525,7 +534,6 @@ static void add_tile(const tess_cpu_work *work, struct panel *panel, struct tile
             vec_store(shared->score + (count * vectors + v) * VEC_LANES, vec_set(TESS_NEG_INF));
     weigh_tile(panel, count, args->head_dim_v, shared->score, vectors);
     gather_tile(panel, tile, args->head_dim_v, shared->score, vectors);
-    panel->has_output = true;
 }
 
 /* ---- the way out ----------------------------------------------------------------------------- */
@@ -593,13 +601,9 @@ static void finish_vector(const tess_cpu_work *work, const struct panel *panel, 
     }
 }
 
-/* A panel none of whose rows has met a column has no output yet. */
 static void finish_panel(const tess_cpu_work *work, const struct panel *panel, float *row,
                          int vectors)
 {
-    if (!panel->has_output)
-        for (int64_t d = 0; d < (int64_t)work->args->head_dim_v * vectors; d++)
-            vec_store(panel->output + d * VEC_LANES, vec_set(0.0f));
     for (int v = 0; v < vectors && panel->rows.first + v * VEC_LANES < panel->rows.end; v++)
         finish_vector(work, panel, row, v, vectors);
 }
