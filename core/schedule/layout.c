@@ -53,10 +53,11 @@ static int sort_axes(const tess_layout *layout, int64_t out_extent[4], int64_t o
 
     tess_layout_axes(layout, extent, stride);
     for (int axis = 0; axis < 4; axis++) {
-        const int64_t size = magnitude(stride[axis]);
+        int64_t size;
         int at = count;
         if (extent[axis] <= 1)
-            continue;
+            continue; /* before the stride is looked at: it may be anything */
+        size = magnitude(stride[axis]);
         for (; at > 0 && out_stride[at - 1] > size; at--) {
             out_stride[at] = out_stride[at - 1];
             out_extent[at] = out_extent[at - 1];
