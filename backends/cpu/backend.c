@@ -19,35 +19,51 @@ enum { MOST_HEAD_DIM = 512 };
 
 /* ---- Kernel records ---------------------------------------------------------------------------- */
 
-#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, function, scratch_function, rank)         \
-    void function(const tess_cpu_work *work);                                                      \
-    size_t scratch_function(int64_t head_dim, int64_t head_dim_v);
-#include "backends/cpu/kernels.def"
-#undef TESS_CPU_KERNEL
+/* Lines of kernels.def by instruction set: kept where meson built it, else nothing. */
+#define KEEP(...) __VA_ARGS__
+#define DROP(...)
+#define IF_SCALAR KEEP
+#define IF_PORTABLE KEEP
+#ifdef TESS_CPU_HAS_NEON
+#define IF_NEON KEEP
+#else
+#define IF_NEON DROP
+#endif
+#ifdef TESS_CPU_HAS_AVX2
+#define IF_AVX2 KEEP
+#else
+#define IF_AVX2 DROP
+#endif
+#ifdef TESS_CPU_HAS_AVX512
+#define IF_AVX512 KEEP
+#else
+#define IF_AVX512 DROP
+#endif
 
 /* The typed function behind a record's entry. */
 typedef struct entry {
     tess_cpu_forward_fn forward;
 } entry;
 
-#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, function, scratch_function, rank)         \
-    static const entry entry_##kernel_name = {function};
+#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank)   \
+    IF_##isa(static const entry entry_##kernel_name = {function};)
 #include "backends/cpu/kernels.def"
 #undef TESS_CPU_KERNEL
 
 static const tess_kernel kernel_table[] = {
-#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, function, scratch_function, rank)         \
-    {.name = #kernel_name,                                                                         \
-     .pass = TESS_PASS_FORWARD,                                                                    \
-     .priority = rank,                                                                             \
-     .features = TESS_CPU_##isa,                                                                   \
-     .feature_name = #isa,                                                                         \
-     .dtypes = 1u << TESS_F32 | 1u << TESS_F16 | 1u << TESS_BF16,                                  \
-     .max_head_dim = MOST_HEAD_DIM,                                                                \
-     .tile_rows = rows,                                                                            \
-     .tile_columns = columns,                                                                      \
-     .scratch = scratch_function,                                                                  \
-     .entry = &entry_##kernel_name},
+#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank)   \
+    IF_##isa({.name = #kernel_name,                                                                \
+              .pass = TESS_PASS_FORWARD,                                                           \
+              .priority = rank,                                                                    \
+              .features = TESS_CPU_##isa,                                                          \
+              .feature_name = #isa,                                                                \
+              .dtypes = 1u << TESS_F32 | 1u << TESS_F16 | 1u << TESS_BF16,                         \
+              .max_head_dim = MOST_HEAD_DIM,                                                       \
+              .max_folded_rows = most,                                                             \
+              .tile_rows = rows,                                                                   \
+              .tile_columns = columns,                                                             \
+              .scratch = scratch_function,                                                         \
+              .entry = &entry_##kernel_name}, )
 #include "backends/cpu/kernels.def"
 #undef TESS_CPU_KERNEL
 };

@@ -50,9 +50,9 @@ static inline tess_column_walk tess_cpu_columns(const tess_cpu_work *work)
 }
 
 /* The kernels of kernels.def; which of them are built depends on the machine built for. */
-#define TESS_CPU_KERNEL(name, isa, tile_rows, tile_columns, function, scratch_function, priority)  \
+#define TESS_CPU_KERNEL(name, isa, tile_rows, tile_columns, most_rows, function, scratch, priority) \
     void function(const tess_cpu_work *work);                                                      \
-    size_t scratch_function(int64_t head_dim, int64_t head_dim_v);
+    size_t scratch(int64_t head_dim, int64_t head_dim_v);
 #include "backends/cpu/kernels.def"
 #undef TESS_CPU_KERNEL
 
