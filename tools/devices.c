@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tessera devices: what can be opened here, and why the rest cannot. */
+#include "tools/args.h"
+#include "tools/json.h"
+#include "tools/session.h"
+
+#include <inttypes.h>
+
+typedef struct devices_options {
+    bool json, kernels;
+} devices_options;
+
+static const tool_option options[] = {
+    {"kernels", 'k', TOOL_FLAG, offsetof(devices_options, kernels), NULL,
+     "list every kernel of each device: what it takes and whether this device can run it", 0, 0,
+     NULL},
+    {"json", 'j', TOOL_FLAG, offsetof(devices_options, json), NULL, "print one JSON array", 0, 0,
+     NULL},
+};
+
+static const char *kind_name(tess_device_kind kind)
+{
+    return kind == TESS_DEVICE_CPU ? "cpu" : kind == TESS_DEVICE_GPU ? "gpu" : "other";
+}
+
+static void write_dtypes(uint32_t dtypes, tess_text *out)
+{
+    for (int dtype = TESS_F32; dtype <= TESS_E5M2; dtype++)
+        if (dtypes >> dtype & 1)
+            tess_text_add(out, "%s%s", out->length ? "," : "", tess_dtype_name(dtype));
+}
+
+/* "16.0 GiB", "512 KiB"; sizes of memories are powers of two or near them. */
+static const char *size_text(int64_t bytes, char *data, size_t size)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+
+    while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(data, size, value < 10 && unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return data;
+}
+
+/* ---- Kernels --------------------------------------------------------------------------------- */
+
+static bool can_run(const tess_kernel *kernel, const tess_caps *caps)
+{
+    return (kernel->features & ~caps->features) == 0;
+}
+
+static json_t *kernels_json(const tess_device *device)
+{
+    size_t count;
+    const tess_kernel *const kernels = device->backend->kernels(&count);
+    const tess_caps *const caps = device->backend->caps(device->opened);
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < count; i++) {
+        char dtypes[64];
+        tess_text text = tess_text_in(dtypes, sizeof dtypes);
+
+        write_dtypes(kernels[i].dtypes, &text);
+        json_array_append_new(
+            array,
+            json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:b, s:s?}", "name", kernels[i].name,
+                      "pass", kernels[i].pass == TESS_PASS_FORWARD ? "forward" : "backward",
+                      "dtypes", dtypes, "max_head_dim", (json_int_t)kernels[i].max_head_dim,
+                      "tile_rows", (json_int_t)kernels[i].tile_rows, "tile_columns",
+                      (json_int_t)kernels[i].tile_columns, "priority", (int)kernels[i].priority,
+                      "runs_here", (int)can_run(&kernels[i], caps), "needs",
+                      kernels[i].feature_name));
+    }
+    return array;
+}
+
+static void print_kernels(const tess_device *device)
+{
+    size_t count;
+    const tess_kernel *const kernels = device->backend->kernels(&count);
+    const tess_caps *const caps = device->backend->caps(device->opened);
+
+    printf("    %-36s %-14s %8s %9s  %s\n", "kernel", "types", "dims to", "tile", "here");
+    for (size_t i = 0; i < count; i++) {
+        char dtypes[64], tile[48];
+        tess_text text = tess_text_in(dtypes, sizeof dtypes);
+
+        write_dtypes(kernels[i].dtypes, &text);
+        snprintf(tile, sizeof tile, "%" PRId64 "x%" PRId64, kernels[i].tile_rows,
+                 kernels[i].tile_columns);
+        printf("    %-36s %-14s %8" PRId64 " %9s  %s%s\n", kernels[i].name, dtypes,
+               kernels[i].max_head_dim, tile, can_run(&kernels[i], caps) ? "yes" : "no: needs ",
+               can_run(&kernels[i], caps) ? ""
+               : kernels[i].feature_name  ? kernels[i].feature_name
+                                          : "what this device lacks");
+    }
+}
+
+/* ---- Devices --------------------------------------------------------------------------------- */
+
+static json_t *device_json(const tess_device_info *info)
+{
+    json_t *object = json_object();
+
+    tool_json_set(object, "name", tool_json_text(info->name));
+    tool_json_set(object, "kind", json_string(kind_name(info->kind)));
+    tool_json_set(object, "available", json_boolean(info->available));
+    tool_json_set(object, "reason", info->available ? json_null() : tool_json_text(info->reason));
+    tool_json_set(object, "description", tool_json_text(info->description));
+    tool_json_set(object, "architecture", tool_json_text(info->architecture));
+    tool_json_set(object, "units", json_integer(info->units));
+    tool_json_set(object, "lanes", json_integer(info->lanes));
+    tool_json_set(object, "memory", json_integer(info->memory));
+    tool_json_set(object, "shared_memory", json_integer(info->shared_memory));
+    tool_json_set(object, "cache", json_integer(info->cache));
+    return object;
+}
+
+static void print_device(const tess_device_info *info)
+{
+    char text[32];
+
+    printf("%-14s ", info->name);
+    if (!info->available) {
+        printf("unavailable: %s\n", info->reason);
+        return;
+    }
+    printf("%s\n%15s%s, %d %s, vectors of %d", info->description[0] ? info->description : "-", "",
+           info->architecture, info->units,
+           info->kind == TESS_DEVICE_CPU ? (info->units == 1 ? "thread" : "threads") : "units",
+           info->lanes);
+    if (info->memory)
+        printf(", %s memory", size_text(info->memory, text, sizeof text));
+    if (info->shared_memory)
+        printf(", %s on chip", size_text(info->shared_memory, text, sizeof text));
+    if (info->cache)
+        printf(", %s cache", size_text(info->cache, text, sizeof text));
+    putchar('\n');
+}
+
+/* Adds the device to the array, or prints it when there is none. */
+static int show(tess_context *context, size_t index, const devices_options *given, json_t *array)
+{
+    tess_device_info info = {.struct_size = sizeof info};
+    tess_device *device = NULL;
+    tess_status status = tess_context_device_info(context, index, &info);
+    json_t *object = NULL;
+
+    if (status == TESS_OK && given->kernels && info.available)
+        status = tess_device_open(context, info.name, &device);
+    if (status != TESS_OK)
+        return tool_fail_library(context, status);
+    if (array) {
+        object = device_json(&info);
+        if (given->kernels)
+            tool_json_set(object, "kernels", device ? kernels_json(device) : json_array());
+        json_array_append_new(array, object);
+        return TOOL_OK;
+    }
+    print_device(&info);
+    if (device)
+        print_kernels(device);
+    return TOOL_OK;
+}
+
+static int devices_main(int argc, char **argv)
+{
+    devices_options given = {false, false};
+    tess_context *context = NULL;
+    json_t *array = NULL;
+    bool done;
+    int first = argc, result = tool_args_read(&tool_devices, argc, argv, &given, &first, &done);
+    tess_status status;
+    size_t count;
+
+    if (result != TOOL_OK || done)
+        return result;
+    if (first < argc)
+        return tool_fail(TOOL_USAGE, "takes no arguments, but was given \"%s\"", argv[first]);
+    status = tess_context_create(NULL, &context);
+    if (status != TESS_OK)
+        return tool_fail_library(NULL, status);
+    if (given.json)
+        array = json_array();
+    count = tess_context_device_count(context);
+    for (size_t i = 0; i < count && result == TOOL_OK; i++)
+        result = show(context, i, &given, array);
+    if (given.json && result == TOOL_OK)
+        result = tool_json_print(array);
+    else
+        json_decref(array);
+    tess_context_destroy(context);
+    return result;
+}
+
+const tool_verb tool_devices = {
+    .name = "devices",
+    .summary = "list the devices, those that cannot be opened included",
+    .usage = "[--kernels] [--json]",
+    .details =
+        "Lists every device of every backend, best first. A device that cannot be opened is\n"
+        "listed with the reason; that is no failure.",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .main = devices_main,
+};
