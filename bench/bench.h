@@ -21,7 +21,7 @@ typedef struct tess_bench_candidate {
 } tess_bench_candidate;
 
 typedef enum tess_bench_check {
-    TESS_BENCH_UNCHECKED, /* not asked for, or the kit has no comparison for this pass yet */
+    TESS_BENCH_UNCHECKED, /* not asked for */
     TESS_BENCH_CHECKED,   /* within its error budget */
     TESS_BENCH_WRONG      /* it is not; not timed */
 } tess_bench_check;
