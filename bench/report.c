@@ -142,6 +142,30 @@ json_t *tess_report_json(const tess_bench_result *results, size_t count)
     return document;
 }
 
+json_t *tess_report_ceilings(const tess_ceilings *ceilings)
+{
+    json_t *const object = json_object(), *const memory = json_array();
+
+    set_text(object, "isa", ceilings->isa);
+    json_object_set_new(object, "threads", json_integer(ceilings->threads));
+    set_spread(object, "flops_per_second", &ceilings->flops);
+    set_real(object, "flops_per_cycle", ceilings->flops_per_cycle);
+    set_spread(object, "clock_ghz", &ceilings->clock_ghz);
+    json_object_set_new(object, "rounds", json_integer(ceilings->flops.count));
+    json_object_set_new(object, "is_realtime", json_boolean(ceilings->is_realtime));
+    for (size_t i = 0; i < ceilings->memory_count; i++) {
+        const tess_ceiling *const at = &ceilings->memory[i];
+        json_t *const row = json_object();
+
+        json_object_set_new(row, "bytes", json_integer((json_int_t)at->bytes));
+        set_spread(row, "read_bytes_per_second", &at->read);
+        set_spread(row, "copy_bytes_per_second", &at->copy);
+        json_array_append_new(memory, row);
+    }
+    json_object_set_new(object, "memory", memory);
+    return object;
+}
+
 /* ---- Table ----------------------------------------------------------------------------------- */
 
 enum {
@@ -336,4 +360,34 @@ void tess_report_table(const tess_bench_result *results, size_t count, FILE *fil
         "error: the largest deviation from float64 over what is allowed; see docs/benchmarking.md "
         "for the other columns\n",
         file);
+}
+
+static void print_size(FILE *file, size_t bytes)
+{
+    if (bytes < (size_t)1 << 20)
+        fprintf(file, "%7zu KiB", bytes >> 10);
+    else
+        fprintf(file, "%7zu MiB", bytes >> 20);
+}
+
+void tess_report_ceilings_table(const tess_ceilings *ceilings, FILE *file)
+{
+    fprintf(file, "%s, %d thread%s, %s priority, %" PRId64 " rounds\n", ceilings->isa,
+            ceilings->threads, ceilings->threads == 1 ? "" : "s",
+            ceilings->is_realtime ? "real-time" : "ordinary", ceilings->flops.count);
+    fprintf(file,
+            "fp32 multiply-adds  %.1f Gflop/s (%.1f-%.1f), %.0f flops per cycle and core, "
+            "%.2f GHz (%.2f-%.2f)\n",
+            1e-9 * ceilings->flops.median, 1e-9 * ceilings->flops.p10, 1e-9 * ceilings->flops.p90,
+            ceilings->flops_per_cycle, ceilings->clock_ghz.median, ceilings->clock_ghz.p10,
+            ceilings->clock_ghz.p90);
+    fprintf(file, "     buffer   read GB/s        p10-p90   copy GB/s        p10-p90\n");
+    for (size_t i = 0; i < ceilings->memory_count; i++) {
+        const tess_ceiling *const at = &ceilings->memory[i];
+
+        print_size(file, at->bytes);
+        fprintf(file, "  %10.1f  %6.1f-%-6.1f  %10.1f  %6.1f-%-6.1f\n", 1e-9 * at->read.median,
+                1e-9 * at->read.p10, 1e-9 * at->read.p90, 1e-9 * at->copy.median,
+                1e-9 * at->copy.p10, 1e-9 * at->copy.p90);
+    }
 }
