@@ -7,9 +7,12 @@ tess_status tess_plan_run_backward(const tess_plan *plan, tess_queue *queue,
                                    const tess_backward_args *args)
 {
     static const char call[] = "tess_plan_run_backward";
-    const tess_host *host = &plan->device->context->host;
+    const tess_host *host;
     tess_backward_args taken;
 
+    TESS_TRY(tess_need(plan, call, "plan"));
+    TESS_TRY(tess_need(queue, call, "queue"));
+    host = &plan->device->context->host;
     if (plan->schedule.problem.pass != TESS_PASS_BACKWARD)
         return tess_fail(host, TESS_INVALID, "%s: plan is of a forward pass", call);
     if (queue->device != plan->device)

@@ -69,10 +69,13 @@ tess_status tess_plan_run_forward(const tess_plan *plan, tess_queue *queue,
                                   const tess_forward_args *args)
 {
     static const char call[] = "tess_plan_run_forward";
-    const tess_host *host = &plan->device->context->host;
+    const tess_host *host;
     tess_address addresses[TESS_AT_COUNT];
     tess_forward_args taken;
 
+    TESS_TRY(tess_need(plan, call, "plan"));
+    TESS_TRY(tess_need(queue, call, "queue"));
+    host = &plan->device->context->host;
     if (plan->schedule.problem.pass != TESS_PASS_FORWARD)
         return tess_fail(host, TESS_INVALID, "%s: plan is of a backward pass", call);
     if (queue->device != plan->device)

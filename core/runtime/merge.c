@@ -120,10 +120,12 @@ static tess_status check_args(const tess_host *host, const tess_merge_desc *d,
 tess_status tess_queue_merge(tess_queue *queue, const tess_merge_desc *desc,
                              const tess_merge_args *args)
 {
-    const tess_host *host = &queue->device->context->host;
+    const tess_host *host;
     tess_merge_desc d;
     tess_merge_args a;
 
+    TESS_TRY(tess_need(queue, call, "queue"));
+    host = &queue->device->context->host;
     if (!desc || !args)
         return tess_fail(host, TESS_INVALID, "%s: %s is NULL", call, desc ? "args" : "desc");
     TESS_TRY(tess_take(host, call, "desc", desc, sizeof d, &d));

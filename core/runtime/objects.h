@@ -41,6 +41,16 @@ typedef struct tess_candidate {
     tess_refusal refusal;
 } tess_candidate;
 
+/* Fails when the caller passes no object, as one does who overlooked that creating it failed. There
+ * is no context to keep the text, so it is found with tess_context_error(NULL, ...). */
+static inline tess_status tess_need(const void *object, const char *call, const char *name)
+{
+    if (!object)
+        return tess_fail(NULL, TESS_INVALID, "%s: %s is NULL; it takes one that was created", call,
+                         name);
+    return TESS_OK;
+}
+
 struct tess_plan {
     tess_device *device;
     tess_schedule schedule;

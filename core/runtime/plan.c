@@ -133,10 +133,12 @@ tess_status tess_plan_create_forward(tess_device *device, const tess_attention_d
                                      tess_plan **out_plan)
 {
     static const char call[] = "tess_plan_create_forward";
-    const tess_host *host = &device->context->host;
+    const tess_host *host;
     tess_taken_desc taken;
     tess_problem problem;
 
+    TESS_TRY(tess_need(device, call, "device"));
+    host = &device->context->host;
     if (!out_plan)
         return tess_fail(host, TESS_INVALID, "%s: out_plan is NULL", call);
     TESS_TRY(tess_take_attention_desc(host, call, desc, &taken));
@@ -149,11 +151,13 @@ tess_status tess_plan_create_backward(tess_device *device, const tess_attention_
                                       const tess_gradient_desc *gradients, tess_plan **out_plan)
 {
     static const char call[] = "tess_plan_create_backward";
-    const tess_host *host = &device->context->host;
+    const tess_host *host;
     tess_taken_desc taken;
     tess_gradient_desc wanted;
     tess_problem problem;
 
+    TESS_TRY(tess_need(device, call, "device"));
+    host = &device->context->host;
     if (!out_plan)
         return tess_fail(host, TESS_INVALID, "%s: out_plan is NULL", call);
     memset(&wanted, 0, sizeof wanted);
@@ -179,13 +183,19 @@ void tess_plan_destroy(tess_plan *plan)
     tess_release(host, plan, sizeof *plan);
 }
 
-size_t tess_plan_workspace_size(const tess_plan *plan) { return plan->schedule.workspace_size; }
+size_t tess_plan_workspace_size(const tess_plan *plan)
+{
+    return plan ? plan->schedule.workspace_size : 0;
+}
 
 size_t tess_plan_describe(const tess_plan *plan, char *text, size_t size)
 {
-    const tess_schedule *s = &plan->schedule;
+    const tess_schedule *s;
     tess_text out = tess_text_in(text, size);
 
+    if (!plan)
+        return 0;
+    s = &plan->schedule;
     tess_problem_write(&s->problem, &out);
     tess_text_add(&out, "\n  device     %s (%s)", plan->device->name,
                   plan->device->backend->caps(plan->device->opened)->architecture);
