@@ -266,7 +266,9 @@ static int conclude(const checking *c)
 
     if (n[TESS_CHECK_FAIL])
         return TOOL_DIFFERS;
-    return n[TESS_CHECK_PASS] == 0 && n[TESS_CHECK_REFUSED] ? TOOL_UNAVAILABLE : TOOL_OK;
+    if (n[TESS_CHECK_PASS] == 0 && n[TESS_CHECK_REFUSED])
+        return tool_fail(TOOL_UNAVAILABLE, "%s refused every problem", c->session.device->name);
+    return TOOL_OK;
 }
 
 static int summarise(checking *c)

@@ -589,6 +589,8 @@ static int run_main(int argc, char **argv)
     result = tool_job_load(&job, path, &given);
     if (result == TOOL_OK)
         result = check_outputs(&job, &given);
+    if (result == TOOL_OK && given.explain_row)
+        result = tool_attend_check(&job, given.explain_row);
     if (result == TOOL_OK)
         result = tool_session_open(&session, given.device, given.kernel);
     if (result == TOOL_OK) {
