@@ -98,6 +98,16 @@ static tess_bias *without(fixture *f, uint32_t bit)
     return bias;
 }
 
+/* A bias whose gradient is summed over the batch. */
+static tess_gradient_desc *dbias(fixture *f, int64_t head, int64_t row, int64_t column)
+{
+    biased(f);
+    f->gradients.dbias_stride[1] = head;
+    f->gradients.dbias_stride[2] = row;
+    f->gradients.dbias_stride[3] = column;
+    return &f->gradients;
+}
+
 static tess_scaling *scaled(fixture *f)
 {
     dtypes(&f->desc, TESS_E4M3, TESS_BF16);
