@@ -74,6 +74,7 @@ static void set_identity(json_t *row, const tess_bench_result *r)
     set_text(row, "candidate", r->candidate);
     set_text(row, "device", r->device);
     set_text(row, "description", r->description);
+    set_text(row, "machine", r->machine);
     set_text(row, "kernel", r->kernel);
     set_text(row, "isa", r->isa);
     json_object_set_new(row, "threads", json_integer(r->threads));
@@ -131,6 +132,7 @@ json_t *tess_report_json(const tess_bench_result *results, size_t count)
     if (count > 0) {
         set_text(machine, "device", results[0].device);
         set_text(machine, "description", results[0].description);
+        set_text(machine, "machine", results[0].machine);
         set_text(machine, "isa", results[0].isa);
         json_object_set_new(machine, "threads", json_integer(results[0].threads));
     }
@@ -314,7 +316,8 @@ static void print_ceilings(FILE *file, const tess_bench_result *results, size_t 
 
         if (m->seconds.count == 0)
             continue;
-        fprintf(file, "%s: %s", r->device, r->description);
+        fprintf(file, "%s: %s%s%s", r->device, r->machine, r->machine[0] ? ", " : "",
+                r->description);
         if (m->peak_flops.count > 0)
             fprintf(file,
                     "; peak: %s fp32 multiply-adds on %" PRId32
