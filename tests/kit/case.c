@@ -317,10 +317,12 @@ static void fill_row(const tess_fill *fill, int tensor, tess_tensor *t, tess_pla
     }
 }
 
-/* Fills the used rows of q or d_o, or of a tensor of keys. Keys that no row sees stay poison. */
+/* Fills the used rows of q or d_o, or of a tensor of keys. Keys that no row sees stay poison, unless
+ * the caller lets NaN and infinities spread within a tile, where such keys may lie too. */
 static void fill_operand(const tess_case *c, const tess_fill *fill, int filled, tess_tensor *t)
 {
     const bool is_keys = filled == TESS_FILLED_K || filled == TESS_FILLED_V;
+    const bool may_spread = (c->line.flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
 
     for (int64_t b = 0; b < c->line.batch; b++) {
         const int64_t rows =
@@ -329,7 +331,7 @@ static void fill_operand(const tess_case *c, const tess_fill *fill, int filled, 
         for (int64_t i = 0; i < rows; i++) {
             int64_t at[2];
 
-            if (is_keys && !tess_shape_is_seen(&c->line, b, i))
+            if (is_keys && !may_spread && !tess_shape_is_seen(&c->line, b, i))
                 continue;
             if (is_keys)
                 tess_case_column_place(c, b, i, &at[0], &at[1]);

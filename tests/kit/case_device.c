@@ -201,3 +201,43 @@ tess_forward_args tess_case_host_forward_args(const tess_case *c)
 {
     return forward_args(c, true, true);
 }
+
+static tess_backward_args backward_args(const tess_case *c, bool on_host)
+{
+    const tess_forward_args f = forward_args(c, on_host, true);
+    const tess_tensor *t = c->tensor;
+    tess_backward_args a = {TESS_STRUCT(tess_backward_args)};
+
+    a.q = f.q;
+    a.k = f.k;
+    a.v = f.v;
+    a.o = source(&t[TESS_CASE_O], on_host);
+    a.lse = source(&t[TESS_CASE_LSE], on_host);
+    a.d_o = source(&t[TESS_CASE_D_O], on_host);
+    a.d_lse = source(&t[TESS_CASE_D_LSE], on_host);
+    a.cu_seqlens_q = f.cu_seqlens_q;
+    a.cu_seqlens_k = f.cu_seqlens_k;
+    a.seqused_q = f.seqused_q;
+    a.seqused_k = f.seqused_k;
+    a.page_table = f.page_table;
+    a.bias = f.bias;
+    a.alibi_slopes = f.alibi_slopes;
+    a.sink = f.sink;
+    a.dq = where(&t[TESS_CASE_DQ], on_host);
+    a.dk = where(&t[TESS_CASE_DK], on_host);
+    a.dv = where(&t[TESS_CASE_DV], on_host);
+    a.dbias = where(&t[TESS_CASE_DBIAS], on_host);
+    a.dalibi_slopes = where(&t[TESS_CASE_DSLOPES], on_host);
+    a.dsink = where(&t[TESS_CASE_DSINK], on_host);
+    return a;
+}
+
+tess_backward_args tess_case_backward_args(const tess_case *c)
+{
+    return backward_args(c, false);
+}
+
+tess_backward_args tess_case_host_backward_args(const tess_case *c)
+{
+    return backward_args(c, true);
+}

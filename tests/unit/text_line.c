@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Problem lines: what is read, what is refused and how, and that writing and reading are inverse. */
+ * Problem lines: what is read, what is refused and how, and that writing and reading are inverse.
+ */
 #include "core/schedule/problem_text.h"
 
 #include "tests/kit/generate.h"
@@ -381,11 +382,15 @@ static void test_damaged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_default),    cmocka_unit_test(test_every_word),
+        cmocka_unit_test(test_default),
+        cmocka_unit_test(test_every_word),
         cmocka_unit_test(test_defaults_from_words),
-        cmocka_unit_test(test_lengths),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_long_word),  cmocka_unit_test(test_reals),
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_long_word),
+        cmocka_unit_test(test_reals),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_damaged),
     };
     const int failed = cmocka_run_group_tests_name("text_line", tests, NULL, NULL);
 
