@@ -85,7 +85,12 @@ static void check(bench *b, tess_case *c, tess_bench_result *results)
     const tess_forward_args args = tess_case_host_forward_args(c);
     tess_oracle oracle;
 
-    if (b->options.no_check || !show(b, "checking", 0, 0))
+    size_t planned = 0;
+
+    for (size_t i = 0; i < b->count; i++)
+        planned += results[i].status == TESS_OK;
+    /* The oracle trusts its arguments; the plan has checked them. */
+    if (b->options.no_check || planned == 0 || !show(b, "checking", 0, 0))
         return;
     if (!tess_oracle_forward(&c->desc, &args, &options, &oracle)) {
         for (size_t i = 0; i < b->count; i++)
