@@ -84,7 +84,6 @@ static void check(bench *b, tess_case *c, tess_bench_result *results)
     const tess_oracle_options options = {.budget = CHECK_BUDGET};
     const tess_forward_args args = tess_case_host_forward_args(c);
     tess_oracle oracle;
-
     size_t planned = 0;
 
     for (size_t i = 0; i < b->count; i++)

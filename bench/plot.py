@@ -151,11 +151,17 @@ def bar_label(row, is_read, has_ratio):
     return text
 
 
+def excuse(row):
+    """What stands in the place of a bar."""
+    if not is_timed(row):
+        return f"{row['candidate']} {(row.get('why') or 'not timed').splitlines()[0]}".strip()
+    return f"{bar_label(row, False, False)}; no ceiling was measured"
+
+
 def draw_bar(axes, row, place, height, hatch, has_ratio):
     if not is_timed(row) or share_of_roof(row) is None:
-        why = (row.get("why") or "no ceiling was measured").splitlines()[0]
-        axes.text(0.5, place, shorten(f"{row['candidate']} {why}".strip(), 100), va="center",
-                  color=GREY, style="italic", fontsize=7)
+        axes.text(0.5, place, shorten(excuse(row), 100), va="center", color=GREY, style="italic",
+                  fontsize=7)
         return 0
     share, low, high, is_read = share_of_roof(row)
     axes.barh(place, 100 * share, height=0.92 * height, color=BANDWIDTH if is_read else ARITHMETIC,

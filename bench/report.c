@@ -293,10 +293,21 @@ static void widen(int widths[COLUMNS], cell cells[COLUMNS])
 /* Columns that hold nothing are left out; their width is 0. Names lean left, numbers right. */
 static void print_cells(FILE *file, const int widths[COLUMNS], cell cells[COLUMNS])
 {
-    for (int j = 0; j < COLUMNS; j++)
+    int last = COLUMNS - 1;
+
+    while (last > NAME && !cells[last][0])
+        last--;
+    for (int j = 0; j <= last; j++)
         if (widths[j] > 0)
-            fprintf(file, j == NAME ? "  %-*s" : "  %*s", widths[j], cells[j]);
+            fprintf(file, j == NAME && last > NAME ? "  %-*s" : "  %*s",
+                    last > NAME ? widths[j] : 0, cells[j]);
     fputc('\n', file);
+}
+
+/* The first line of a reason; the others, one for each kernel that refused, are in the JSON. */
+static void print_reason(FILE *file, const tess_bench_result *r)
+{
+    fprintf(file, "    %s: %.*s\n", status_name(r->status), (int)strcspn(r->why, "\n"), r->why);
 }
 
 static void print_problem(FILE *file, const tess_line *line)
@@ -308,29 +319,62 @@ static void print_problem(FILE *file, const tess_line *line)
     fprintf(file, "%s%s\n", data, text.length >= sizeof data ? "..." : "");
 }
 
-static void print_ceilings(FILE *file, const tess_bench_result *results, size_t count)
+/* Lowest and highest median of all rows. */
+typedef struct range {
+    double low, high;
+} range;
+
+static void extend(range *r, const tess_spread *spread)
 {
+    if (spread->count == 0)
+        return;
+    if (r->high == 0 || spread->median < r->low)
+        r->low = spread->median;
+    if (spread->median > r->high)
+        r->high = spread->median;
+}
+
+static const char *priority_name(size_t realtime, size_t timed)
+{
+    return realtime == timed ? "real-time priority"
+           : realtime > 0    ? "long runs at ordinary priority, others real-time"
+                             : "ordinary priority";
+}
+
+/* What the machine was while all this was timed. */
+static void print_machine(FILE *file, const tess_bench_result *results, size_t count)
+{
+    const tess_bench_result *first = NULL;
+    range peak = {0, 0}, clock = {0, 0};
+    size_t timed = 0, realtime = 0;
+
     for (size_t i = 0; i < count; i++) {
-        const tess_bench_result *const r = &results[i];
-        const tess_measured *const m = &r->measured;
+        const tess_measured *const m = &results[i].measured;
 
         if (m->seconds.count == 0)
             continue;
-        fprintf(file, "%s: %s%s%s", r->device, r->machine, r->machine[0] ? ", " : "",
-                r->description);
-        if (m->peak_flops.count > 0)
-            fprintf(file,
-                    "; peak: %s fp32 multiply-adds on %" PRId32
-                    " thread%s, %.0f Gflop/s (%.0f-%.0f)",
-                    r->isa, r->threads, r->threads == 1 ? "" : "s", 1e-9 * m->peak_flops.median,
-                    1e-9 * m->peak_flops.p10, 1e-9 * m->peak_flops.p90);
-        if (m->clock_ghz.count > 0)
-            fprintf(file, "; %.2f GHz (%.2f-%.2f)", m->clock_ghz.median, m->clock_ghz.p10,
-                    m->clock_ghz.p90);
-        fprintf(file, "; %s caches; %s priority\n", r->is_cold ? "cold" : "warm",
-                m->is_realtime ? "real-time" : "ordinary");
-        return;
+        if (!first)
+            first = &results[i];
+        /* Rows on other numbers of threads have other ceilings; their shares are right. */
+        if (results[i].threads == first->threads)
+            extend(&peak, &m->peak_flops);
+        extend(&clock, &m->clock_ghz);
+        timed++;
+        realtime += m->is_realtime;
     }
+    if (!first)
+        return;
+    fprintf(file, "%s: %s%s%s", first->device, first->machine, first->machine[0] ? ", " : "",
+            first->description);
+    if (peak.high > 0)
+        fprintf(file,
+                "; peak of %s multiply-adds, fp32, on %" PRId32 " thread%s: %.0f-%.0f Gflop/s",
+                first->isa, first->threads, first->threads == 1 ? "" : "s", 1e-9 * peak.low,
+                1e-9 * peak.high);
+    if (clock.high > 0)
+        fprintf(file, "; %.2f-%.2f GHz", clock.low, clock.high);
+    fprintf(file, "; %s caches; %s\n", first->is_cold ? "cold" : "warm",
+            priority_name(realtime, timed));
 }
 
 void tess_report_table(const tess_bench_result *results, size_t count, FILE *file)
@@ -356,9 +400,9 @@ void tess_report_table(const tess_bench_result *results, size_t count, FILE *fil
         put_row(cells, r, is_alone(results, count, i));
         print_cells(file, widths, cells);
         if (r->status != TESS_OK)
-            fprintf(file, "    %s: %s\n", status_name(r->status), r->why);
+            print_reason(file, r);
     }
-    print_ceilings(file, results, count);
+    print_machine(file, results, count);
     fputs(
         "error: the largest deviation from float64 over what is allowed; see docs/benchmarking.md "
         "for the other columns\n",
