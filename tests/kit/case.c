@@ -317,8 +317,8 @@ static void fill_row(const tess_fill *fill, int tensor, tess_tensor *t, tess_pla
     }
 }
 
-/* Fills the used rows of q or d_o, or of a tensor of keys. Keys that no row sees stay poison, unless
- * the caller lets NaN and infinities spread within a tile, where such keys may lie too. */
+/* Fills the used rows of q or d_o, or of a tensor of keys. Keys that no row sees stay poison,
+ * unless the caller lets NaN and infinities spread within a tile, where such keys may lie too. */
 static void fill_operand(const tess_case *c, const tess_fill *fill, int filled, tess_tensor *t)
 {
     const bool is_keys = filled == TESS_FILLED_K || filled == TESS_FILLED_V;
@@ -408,6 +408,7 @@ static void fill_bias(const tess_case *c, const tess_fill *fill, tess_tensor *t)
 {
     const tess_line *line = &c->line;
     const uint32_t broadcast = line->bias_broadcast;
+    const bool may_spread = (line->flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
 
     for (int64_t b = 0; b < line->batch; b++) {
         const int64_t rows = tess_shape_used_rows(line, b);
@@ -418,7 +419,7 @@ static void fill_bias(const tess_case *c, const tess_fill *fill, tess_tensor *t)
 
             tess_shape_reach(line, b, i, &first, &last);
             for (int64_t j = 0; j < (broadcast & 8 ? (columns > 0) : columns); j++) {
-                if (!broadcast && (j < first || j > last))
+                if (!broadcast && !may_spread && (j < first || j > last))
                     continue;
                 for (int64_t h = 0; h < t->layout.heads; h++) {
                     const tess_place place = {broadcast & 1 ? 0 : b, h, i, j};
