@@ -1,7 +1,7 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes the Python environment of bench/plot.py: .venv in the source tree, or the folder given.
-set -eu
+set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 venv=${1:-$here/../.venv}
