@@ -451,7 +451,7 @@ static int explain_main(int argc, char **argv)
         return result;
     result = tool_problems_add_arguments(&problems, argc - first, argv + first);
     if (result == TOOL_OK && given.data)
-        result = tool_problems_add_file(&problems, given.data);
+        result = tool_problems_add_file(&problems, given.data, TOOL_LISTS_OF_TESTS);
     if (result == TOOL_OK && problems.count == 0)
         result = tool_fail(TOOL_USAGE, "needs a PROBLEM, such as \"fwd b1 hq8 q4096 d128 f32 "
                                        "causal\"; \"tessera help explain\" says more");

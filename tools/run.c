@@ -214,7 +214,8 @@ static bool show_round(void *user, int64_t round, int64_t rounds)
 static tess_status run_timed(repeated *r, const tool_run_options *given, run_result *out)
 {
     const int64_t repeat = given->repeat.value;
-    const bool has_peak = given->peak && r->session->info.kind == TESS_DEVICE_CPU;
+    const bool is_cpu = r->session->info.kind == TESS_DEVICE_CPU;
+    const bool has_peak = given->peak && is_cpu;
     const tess_measure_candidate candidate = {.name = out->kernel->name,
                                               .run = run_times,
                                               .user = r,
@@ -223,7 +224,7 @@ static tess_status run_timed(repeated *r, const tool_run_options *given, run_res
                                       /* with a number of runs given, a window is one run */
                                       .window_seconds = repeat ? 1e-9 : 0,
                                       .rounds = repeat,
-                                      .threads = r->session->info.units,
+                                      .threads = is_cpu ? r->session->info.units : 1,
                                       .proceed = show_round,
                                       .user = r};
     tess_measured measured;
@@ -233,7 +234,7 @@ static tess_status run_timed(repeated *r, const tool_run_options *given, run_res
         return r->status;
     out->runs = 1;
     out->seconds = (tess_spread){first, first, first, first, first, 1};
-    if (repeat == 1 || (!repeat && !has_peak && first > TIMING_SECONDS))
+    if (!has_peak && (repeat == 1 || (!repeat && first > TIMING_SECONDS)))
         return TESS_OK;
     tool_progress_start(&r->progress, "timing", repeat);
     if (!tess_measure(&candidate, 1, &how, &measured))

@@ -60,6 +60,16 @@ class Check(support.Case):
         (folder / "mine.problems").write_text(self.LINE + "\n", encoding="utf-8")
         self.assertIn("1 passed", self.tessera("check", "--data", "mine", cwd=self.folder).out)
 
+    def test_list_of_both_kinds(self):
+        # The harness and the tests may have lists of one name: each verb takes its own first.
+        for folder, line in [("tests/data", self.LINE), ("bench/suites", "fwd b1 hq1 q8 d8 f32")]:
+            (self.folder / folder).mkdir(parents=True)
+            (self.folder / folder / "both.problems").write_text(line, encoding="utf-8")
+        self.assertIn(self.LINE, self.tessera("check", "--data", "both", cwd=self.folder).out)
+        rows = self.tessera("bench", "--data", "both", "--seconds", "0.01", "--json",
+                            cwd=self.folder).json()
+        self.assertEqual(["fwd b1 hq1 q8 k8 d8 f32"], [row["problem"] for row in rows])
+
     def test_every_kernel(self):
         document = self.tessera("check", self.LINE, "--kernel", "*", "--json").json()
         kernels = [result["kernel"] for result in document["results"]]

@@ -134,7 +134,7 @@ class Safetensors(support.Case):
             damaged = bytearray(whole)
             for _ in range(chance.randint(1, 4)):
                 damaged[chance.randrange(len(whole) - 12)] = chance.randrange(256)
-            self.tessera("run", self.write("damaged.safetensors", bytes(damaged)), "--repeat", "1",
+            self.tessera("run", self.write("damaged.safetensors", bytes(damaged)),
                          code=(OK, USAGE, UNAVAILABLE))
 
     def test_pipes_and_folders(self):
