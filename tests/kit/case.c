@@ -103,16 +103,19 @@ static bool make_index(tess_case *c, int which, tess_dtype dtype, int64_t count)
 static void poison(const tess_case *c, tess_tensor *t)
 {
     const size_t count = t->buffer.size / t->element_size;
-    const uint64_t seed = tess_random_mix(c->line.seed, 0xBAD);
+    uint64_t random = tess_random_mix(c->line.seed, 0xBAD);
+    uint32_t bits[4];
 
     if (t->buffer.is_sparse)
         return;
+    for (unsigned which = 0; which < 4; which++)
+        bits[which] = t->is_output ? tess_number_prefill(t->layout.dtype)
+                                   : tess_number_poison(t->layout.dtype, which);
     for (size_t i = 0; i < count; i++) {
-        const unsigned which = (unsigned)tess_random_mix(seed, i);
-        const uint32_t bits = t->is_output ? tess_number_prefill(t->layout.dtype)
-                                           : tess_number_poison(t->layout.dtype, which);
-
-        tess_number_set_bits(t->layout.dtype, t->buffer.data + i * t->element_size, bits);
+        if (i % 32 == 0)
+            random = tess_random_mix(random, i);
+        tess_number_set_bits(t->layout.dtype, t->buffer.data + i * t->element_size,
+                             bits[random >> i % 32 * 2 & 3]);
     }
 }
 
