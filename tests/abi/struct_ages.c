@@ -217,8 +217,6 @@ static void fill_backward_args(void *given)
 
 static tess_status call_backward_args(void *given)
 {
-    if (!world.backward)
-        skip();
     return tess_plan_run_backward(world.backward, world.queue, given);
 }
 
@@ -324,9 +322,17 @@ static tess_status status_today(const growing *subject)
     return call_at(subject, subject->size, subject->size, 0);
 }
 
+/* The subject of a test, which is skipped where no plan takes the struct. */
+static const growing *reachable(const growing *subject)
+{
+    if (subject->call == call_backward_args && !world.backward)
+        skip();
+    return subject;
+}
+
 static void serves_today(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
     const tess_status status = status_today(subject);
 
     if (status != subject->otherwise)
@@ -335,7 +341,7 @@ static void serves_today(void **state)
 
 static void serves_older(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
     const tess_status today = status_today(subject);
 
     for (size_t i = 0; i < sizeof ages / sizeof ages[0]; i++)
@@ -347,7 +353,7 @@ static void serves_older(void **state)
 
 static void serves_newer_while_unused(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
 
     assert_int_equal(call_at(subject, subject->size + NEWER, subject->size + NEWER, 0),
                      status_today(subject));
@@ -355,7 +361,7 @@ static void serves_newer_while_unused(void **state)
 
 static void refuses_newer_in_use(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
     char text[512];
 
     for (size_t more = 1; more <= NEWER; more++) {
@@ -369,7 +375,7 @@ static void refuses_newer_in_use(void **state)
 
 static void refuses_forgotten_size(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
     const size_t forgotten[] = {0, 1, sizeof(size_t), SIZE_MAX, 0xa5a5a5a5};
     char text[512];
 
