@@ -125,7 +125,8 @@ static tess_status info(const tess_open *open, int32_t index, tess_device_info *
 {
     const tess_caps caps = caps_of(open);
 
-    (void)index;
+    if (index < 0)
+        TESS_TRY(check_rest(open));
     out_info->memory = system_number(_SC_PHYS_PAGES) * system_number(_SC_PAGESIZE);
     out_info->cache = caps.cache;
     out_info->kind = TESS_DEVICE_CPU;

@@ -15,9 +15,7 @@ tess_status tess_plan_run_backward(const tess_plan *plan, tess_queue *queue,
     host = &plan->device->context->host;
     if (plan->schedule.problem.pass != TESS_PASS_BACKWARD)
         return tess_fail(host, TESS_INVALID, "%s: plan is of a forward pass", call);
-    if (queue->device != plan->device)
-        return tess_fail(host, TESS_INVALID, "%s: queue is of %s but plan is of %s", call,
-                         queue->device->name, plan->device->name);
+    TESS_TRY(tess_need_same_device(call, "plan", plan->device, "queue", queue->device));
     if (!args)
         return tess_fail(host, TESS_INVALID, "%s: args is NULL; it takes the tensors' addresses", call);
     TESS_TRY(tess_take(host, call, "args", args, sizeof taken, &taken));

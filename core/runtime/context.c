@@ -86,6 +86,10 @@ static tess_status take_backends(tess_context *context, const char *list)
         return tess_fail(&context->host, TESS_INVALID,
                          "%s: desc.backends is %zu bytes long; it takes at most %zu", call,
                          strlen(list), sizeof context->backends - 1);
+    if (strchr(list, ':'))
+        return tess_fail(&context->host, TESS_INVALID,
+                         "%s: desc.backends is \"%s\"; it takes backends, \"cpu\", not single "
+                         "devices", call, list);
     strcpy(context->backends, list);
     return tess_registry_check_list(&context->host, call, "desc.backends", list);
 }
@@ -115,6 +119,7 @@ tess_status tess_context_create(const tess_context_desc *desc, tess_context **ou
     if (status == TESS_OK)
         status = take_backends(context, taken.backends);
     if (status != TESS_OK) {
+        tess_error_forget(&context->host); /* the next context may come to lie here */
         tess_release(&host, context, sizeof *context);
         return status;
     }

@@ -20,7 +20,7 @@ struct tess_context {
     tess_env env;
     char backends[TESS_ENV_SIZE]; /* the allow list as given, "" for all */
     int32_t threads;
-    pthread_mutex_t lock; /* guards the device list and opening devices */
+    pthread_mutex_t lock; /* guards the device list; never held while anything is logged */
     tess_device *devices;
 };
 
@@ -50,6 +50,10 @@ static inline tess_status tess_need(const void *object, const char *call, const 
                          name);
     return TESS_OK;
 }
+
+/* Fails unless both objects are of one device, and says so when only their names are the same. */
+tess_status tess_need_same_device(const char *call, const char *name, const tess_device *device,
+                                  const char *other_name, const tess_device *other);
 
 struct tess_plan {
     tess_device *device;

@@ -112,10 +112,7 @@ tess_status tess_event_record(tess_event *event, tess_queue *queue)
 
     TESS_TRY(tess_need(event, call, "event"));
     TESS_TRY(tess_need(queue, call, "queue"));
-    if (event->device != queue->device)
-        return tess_fail(host_of(queue->device), TESS_INVALID,
-                         "%s: the event is of %s, the queue of %s", call, event->device->name,
-                         queue->device->name);
+    TESS_TRY(tess_need_same_device(call, "queue", queue->device, "event", event->device));
     TESS_TRY(event->device->backend->event_record(event->opened, queue->opened));
     event->is_recorded = 1;
     return TESS_OK;
@@ -129,9 +126,7 @@ tess_status tess_event_elapsed(tess_event *start, tess_event *end, double *out_s
     TESS_TRY(tess_need(start, call, "start"));
     TESS_TRY(tess_need(end, call, "end"));
     host = host_of(start->device);
-    if (start->device != end->device)
-        return tess_fail(host, TESS_INVALID, "%s: start is of %s, end of %s", call,
-                         start->device->name, end->device->name);
+    TESS_TRY(tess_need_same_device(call, "start", start->device, "end", end->device));
     if (!start->is_recorded || !end->is_recorded)
         return tess_fail(host, TESS_INVALID, "%s: %s was never recorded", call,
                          start->is_recorded ? "end" : "start");
