@@ -272,8 +272,9 @@ static int conclude(const checking *c)
 
     if (n[TESS_CHECK_FAIL])
         return TOOL_DIFFERS;
-    if (n[TESS_CHECK_PASS] == 0 && n[TESS_CHECK_REFUSED])
-        return tool_fail(TOOL_UNAVAILABLE, "%s refused every problem", c->session.device->name);
+    if (n[TESS_CHECK_PASS] == 0 && c->done > 0)
+        return tool_fail(TOOL_UNAVAILABLE, "nothing was checked: %s refused or skipped everything",
+                         c->session.device->name);
     return TOOL_OK;
 }
 

@@ -2,7 +2,7 @@
 """tessera bench: the numbers are there, they fit together, and comparisons name both sides."""
 
 import support
-from support import UNAVAILABLE
+from support import BROKEN, UNAVAILABLE, USAGE
 
 KEYS = {"problem", "device", "kernel", "seconds_median", "seconds_p10", "seconds_p90", "flops",
         "flops_per_second", "peak_flops_per_second", "share_of_peak", "bytes",
@@ -34,19 +34,26 @@ class Bench(support.Case):
         self.assertIn("fwd_", text)
 
     def test_compare(self):
-        for arguments in [("--compare", "fwd_scalar_any_m16n64", "fwd_lanes_portable_any_m32n48"),
-                          ("--compare", "fwd_scalar_any_m16n64,fwd_lanes_portable_any_m32n48")]:
+        names = self.kernels_for(self.LINE)
+        pair = [names[0], next(name for name in names if "scalar" in name)]
+        for arguments in [("--compare", *pair), ("--compare", ",".join(pair))]:
             rows = self.bench(self.LINE, *arguments)
-            self.assertEqual(["fwd_scalar_any_m16n64", "fwd_lanes_portable_any_m32n48"],
-                             [row["kernel"] for row in rows])
-        self.refused("bench", self.LINE, "--compare", "fwd_scalar_any_m16n64", "fwd_lanes_nothing",
+            self.assertEqual(pair, [row["kernel"] for row in rows])
+        self.refused("bench", self.LINE, "--compare", pair[0], "fwd_lanes_nothing",
                      says='no kernel is called "fwd_lanes_nothing"')
+        self.refused("bench", self.LINE, "--compare", pair[0], says="needs two kernels")
+        self.refused("bench", self.LINE, "--compare", ",".join(pair), "--kernel", "*",
+                     says="exclude each other")
+
+    def test_library_that_is_not_there(self):
+        result = self.tessera("bench", self.LINE, "--library", self.folder / "none.so", "--json",
+                              code=(UNAVAILABLE, BROKEN, USAGE))
+        self.assertIn("none.so", result.err)
 
     def test_kernels(self):
-        rows = self.bench(self.LINE, "--kernel", "fwd_*any_m*")
-        kernels = [row["kernel"] for row in rows]
-        self.assertIn("fwd_scalar_any_m16n64", kernels)
-        self.assertEqual(len(kernels), len(set(kernels)))
+        rows = self.bench(self.LINE, "--kernel", "fwd_*")
+        self.assertEqual(sorted(self.kernels_for(self.LINE)),
+                         sorted(row["kernel"] for row in rows))
 
     def test_list(self):
         path = self.write("some.problems", self.LINE.encode())

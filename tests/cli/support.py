@@ -69,6 +69,12 @@ class Case(unittest.TestCase):
             self.assertIn(text, result.err)
         return result
 
+    def kernels_for(self, line):
+        """Names of the kernels that take a problem, the one that is chosen first."""
+        document = self.tessera("explain", line, "--json").json()
+        return [document["kernel"]] + [refusal["kernel"] for refusal in document["refusals"]
+                                       if refusal["code"] == "outranked"]
+
     def write(self, name, data):
         """A file of these bytes in the test's folder."""
         path = self.folder / name
