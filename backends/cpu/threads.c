@@ -28,7 +28,10 @@ static int may_use_pool(void)
     return atomic_compare_exchange_strong(&pool_owner, &owner, self) || owner == self;
 }
 
-int32_t tess_cpu_default_threads(void) { return (int32_t)omp_get_max_threads(); }
+int32_t tess_cpu_default_threads(void)
+{
+    return (int32_t)omp_get_max_threads();
+}
 
 void tess_cpu_for_each(int64_t items, int32_t workers,
                        void (*work)(void *user, int64_t item, int32_t worker), void *user)
@@ -46,7 +49,10 @@ void tess_cpu_for_each(int64_t items, int32_t workers,
 
 #else
 
-int32_t tess_cpu_default_threads(void) { return 1; }
+int32_t tess_cpu_default_threads(void)
+{
+    return 1;
+}
 
 void tess_cpu_for_each(int64_t items, int32_t workers,
                        void (*work)(void *user, int64_t item, int32_t worker), void *user)
