@@ -301,14 +301,14 @@ static void print_map(const tool_tiles *tiles)
 /* "1.34 G": three digits and a thousand's letter. */
 static const char *amount(double value, char *data, size_t size)
 {
-    static const char letters[] = " kMGTPE";
+    static const char *const letters[] = {"", "k", "M", "G", "T", "P", "E"};
     size_t letter = 0;
 
-    while (value >= 999.5 && letter + 1 < sizeof letters - 1) {
+    while (value >= 999.5 && letter + 1 < sizeof letters / sizeof letters[0]) {
         value /= 1000;
         letter++;
     }
-    snprintf(data, size, value < 10 && letter ? "%.2f %c" : "%.4g %c", value, letters[letter]);
+    snprintf(data, size, value < 10 && letter ? "%.2f %s" : "%.4g %s", value, letters[letter]);
     return data;
 }
 

@@ -77,6 +77,29 @@ class Explain(support.Case):
                                  {name: tile_map[name] for name in ("skipped", "masked", "full")},
                                  line)
 
+    def test_scaled_maps_by_brute_force(self):
+        # A cell of the scaled map is full or skipped only when all of its tiles are.
+        for line, sees in [("fwd b1 hq1 q2500 k1700 d8 f32 window=200,90",
+                            lambda i, j: i - 1000 <= j <= i - 710),
+                           ("fwd b1 hq1 q1900 k2100 d8 f32 causal", lambda i, j: j <= i + 200),
+                           ("fwd b1 hq1 q2000 k300 d8 f32 causal", lambda i, j: j <= i - 1700),
+                           ("fwd b1 hq1 q2000 k330 d8 f32 topleft window=90,70",
+                            lambda i, j: i - 90 <= j <= i + 70)]:
+            self.sees = sees
+            document = self.explain(line, "--kernel", "*scalar*")
+            tile_map = document["tile_map"]
+            scale = tile_map["drawn"]["scale"]
+            self.assertGreater(scale, 1)
+            kinds = collections.defaultdict(set)
+            for place in range(tile_map["row_tiles"]):
+                for column in range(tile_map["column_tiles"]):
+                    kinds[place // scale, column // scale].add(self.tile(document, place, column))
+            count = collections.Counter(
+                kind.pop() if len(kind) == 1 else "masked" for kind in kinds.values())
+            self.assertEqual({name: count[name] for name in ("skipped", "masked", "full")},
+                             {name: tile_map["drawn"][name]
+                              for name in ("skipped", "masked", "full")}, line)
+
     def draw(self, *arguments):
         """The JSON and the parsed picture of a problem."""
         path = self.folder / "map.svg"
