@@ -436,14 +436,15 @@ static const char *duration(double seconds, char *data, size_t size)
 static void print_time(const run_result *r)
 {
     const tess_spread *const s = &r->seconds;
-    char median[32], low[32], high[32];
+    char median[32], low[32], high[32], flops[32], bytes[32];
 
     printf("time      %s", duration(s->median, median, sizeof median));
     if (r->runs > 1)
         printf("  median of %" PRId64 " runs, 80 %% between %s and %s", r->runs,
                duration(s->p10, low, sizeof low), duration(s->p90, high, sizeof high));
-    printf("\nspeed     %.4g GFLOP/s  %.4g Mflop, %.4g MB at least",
-           1e-9 * r->cost.flops / s->median, 1e-6 * r->cost.flops, 1e-6 * r->cost.bytes);
+    printf("\nspeed     %.4g GFLOP/s  %sflop, %sB at least", 1e-9 * r->cost.flops / s->median,
+           tool_amount(r->cost.flops, flops, sizeof flops),
+           tool_amount(r->cost.bytes, bytes, sizeof bytes));
     if (r->peak > 0)
         printf("\n          %.3g %% of the %.4g GFLOP/s that fp32 multiply-adds reach here",
                100 * r->share_of_peak, 1e-9 * r->peak);
