@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Sparse tensors above this size are visited element by element, not byte by byte. */
+#define SPARSE_SIZE ((size_t)1 << 28)
+
 /* What lies behind index arrays on a device, and in table entries that nobody may read. */
 #define INDEX_POISON 0x7FFFFFF0
 
@@ -86,7 +89,10 @@ static bool make_tensor(tess_case *c, int which, int kind, tess_layout extents, 
     t->origin = drawn.origin;
     t->element_size = tess_dtype_size(extents.dtype);
     t->is_folded = tess_random_once_in(&random, 2);
-    return tess_buffer_make((size_t)drawn.elements * t->element_size, &t->buffer);
+    if (!tess_buffer_make((size_t)drawn.elements * t->element_size, &t->buffer))
+        return false;
+    t->buffer.is_sparse = kind == TESS_LAYOUT_SPARSE && t->buffer.size > SPARSE_SIZE;
+    return true;
 }
 
 static tess_layout extents_of(tess_dtype dtype, int64_t b, int64_t s, int64_t h, int64_t d)

@@ -56,7 +56,8 @@ typedef struct tess_case {
     tess_varlen varlen;
     tess_paging paging;
     tess_bias bias;
-    int64_t pages; /* of the pool */
+    int64_t pages;   /* of the pool */
+    bool is_on_host; /* the device it was uploaded to reads host memory: there are no copies */
     tess_tensor tensor[TESS_CASE_TENSORS];
 } tess_case;
 

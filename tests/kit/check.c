@@ -20,7 +20,8 @@ typedef struct checking {
     tess_queue *queue;
     tess_plan *plan;
     tess_oracle oracle;
-    void *workspace;                /* on the device */
+    void *workspace; /* on the device, or in `scratch` where the device reads host memory */
+    tess_buffer scratch;
     char *image[TESS_CASE_TENSORS]; /* outputs of the first run; NULL where sparse */
     uint64_t hash[TESS_CASE_TENSORS];
 } checking;
@@ -86,6 +87,26 @@ static tess_check_verdict make_plan(checking *k)
     return TESS_CHECK_PASS;
 }
 
+static bool make_workspace(checking *k)
+{
+    const size_t size = k->report->workspace_size;
+
+    if (size == 0)
+        return true;
+    if (k->c.is_on_host) {
+        if (tess_buffer_make(size, &k->scratch)) {
+            k->workspace = k->scratch.data;
+            return true;
+        }
+        tess_text_add(&k->text, "no memory for a workspace of %zu bytes\n", size);
+        return false;
+    }
+    if (tess_device_allocate(k->device, size, &k->workspace) == TESS_OK)
+        return true;
+    add_error(k, "tess_device_allocate");
+    return false;
+}
+
 static tess_check_verdict prepare(checking *k, const tess_line *line)
 {
     tess_check_verdict verdict;
@@ -101,12 +122,7 @@ static tess_check_verdict prepare(checking *k, const tess_line *line)
     }
     if (!tess_case_upload(&k->c, k->device, k->queue, &k->text))
         return TESS_CHECK_SKIP;
-    if (k->report->workspace_size > 0 &&
-        tess_device_allocate(k->device, k->report->workspace_size, &k->workspace) != TESS_OK) {
-        add_error(k, "tess_device_allocate");
-        return TESS_CHECK_SKIP;
-    }
-    return TESS_CHECK_PASS;
+    return make_workspace(k) ? TESS_CHECK_PASS : TESS_CHECK_SKIP;
 }
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
@@ -161,6 +177,10 @@ static bool run(checking *k, bool wants_lse, bool own_workspace)
         return false;
     }
     k->report->seconds = now() - start;
+    if (k->scratch.data && !tess_buffer_is_intact(&k->scratch)) {
+        tess_text_add(&k->text, "memory in front of the workspace was overwritten\n");
+        return false;
+    }
     return tess_case_download(&k->c, k->queue, &k->text);
 }
 
@@ -257,7 +277,9 @@ static tess_check_verdict check(checking *k, const tess_line *line)
 static void release(checking *k)
 {
     tess_case_drop(&k->c, k->device);
-    tess_device_release(k->device, k->workspace, k->report->workspace_size);
+    if (!k->c.is_on_host)
+        tess_device_release(k->device, k->workspace, k->report->workspace_size);
+    tess_buffer_free(&k->scratch);
     tess_plan_destroy(k->plan);
     tess_queue_destroy(k->queue);
     tess_oracle_release(&k->oracle);
