@@ -120,8 +120,8 @@ tess_status tess_bind_workspace(const tess_plan *plan, tess_queue *queue, const 
                          "(tess_plan_workspace_size)", call, size, wanted);
     if (!workspace->base && (size != 0 || workspace->offset != 0))
         return tess_fail(host, TESS_INVALID,
-                         "%s: workspace is NULL but workspace_size is %zu; it takes 0 there", call,
-                         size);
+                         "%s: workspace is NULL but workspace_size is %zu and its offset %" PRId64
+                         "; they take 0 there", call, size, workspace->offset);
     if (wanted == 0)
         return TESS_OK;
     if (!workspace->base)

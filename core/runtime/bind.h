@@ -24,7 +24,8 @@ enum { TESS_BINDINGS_MOST = TESS_AT_COUNT };
 tess_status tess_bind(const tess_plan *plan, const char *call, const tess_binding *bindings,
                       size_t count, tess_address out_addresses[TESS_AT_COUNT]);
 
-/* Checks or finds the workspace and writes its address, aligned. */
+/* Checks or finds the workspace and writes its address, aligned. That it shares no memory with
+ * anything is a matter of tess_bind(), to which it is one output more. */
 tess_status tess_bind_workspace(const tess_plan *plan, tess_queue *queue, const char *call,
                                 const tess_out *workspace, size_t size,
                                 tess_address out_addresses[TESS_AT_COUNT]);

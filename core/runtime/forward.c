@@ -30,6 +30,7 @@ static tess_status bind(const tess_plan *plan, const char *call, const tess_forw
                                 p->slope_stride[1], 0, TESS_F32,   0};
     const tess_layout sinks = {1, 1, p->heads_q, 1, 0, 0, p->sink_stride, 0, TESS_F32, 0};
     const tess_layout scale = tess_bind_vector(TESS_F32, 0);
+    const tess_layout bytes = tess_bind_vector(TESS_E4M3, (int64_t)plan->schedule.workspace_size);
     const tess_binding bindings[] = {
         INPUT(q, TESS_AT_Q, true, p->q),
         INPUT(k, TESS_AT_K, true, p->k),
@@ -47,6 +48,7 @@ static tess_status bind(const tess_plan *plan, const char *call, const tess_forw
         INPUT(q_descale, TESS_AT_Q_DESCALE, p->has_scaling, scale),
         INPUT(k_descale, TESS_AT_K_DESCALE, p->has_scaling, scale),
         INPUT(v_descale, TESS_AT_V_DESCALE, p->has_scaling, scale),
+        OUTPUT(workspace, TESS_AT_WORKSPACE, true, bytes),
     };
 
     return tess_bind(plan, call, bindings, sizeof bindings / sizeof bindings[0], out_addresses);
