@@ -19,6 +19,10 @@ typedef struct tess_binding {
 
 enum { TESS_BINDINGS_MOST = TESS_AT_COUNT };
 
+/* Checks the address of one tensor by itself; is_plain: it is one that can be computed with. */
+tess_status tess_bind_check(const tess_host *host, const char *call, bool is_plain,
+                            const tess_binding *binding);
+
 /* Checks every binding and writes the addresses. Overlap is looked for where addresses are plain.
  * Fails with TESS_INVALID naming the argument. */
 tess_status tess_bind(const tess_plan *plan, const char *call, const tess_binding *bindings,
