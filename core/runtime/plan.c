@@ -8,14 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A stride that does not fit becomes the largest number, which the plan then refuses by name;
- * wrapped, it might look like one that is fine. */
-static int64_t stride_of(int64_t a, int64_t b)
-{
-    int64_t product;
-    return tess_multiply_i64(a, b, &product) ? product : INT64_MAX;
-}
-
 /* What the environment may add to a problem that left it open. */
 static void apply_environment(const tess_env *env, tess_problem *problem)
 {
@@ -39,9 +31,9 @@ static tess_status fail_unsupported(const tess_plan *plan, const char *call,
     if (plan->candidate_count == 0)
         tess_text_add(&reason_text, "\n    this backend has no %s kernel yet",
                       problem->pass == TESS_PASS_FORWARD ? "forward" : "backward");
-    return tess_fail(&device->context->host, TESS_UNSUPPORTED, "%s: no kernel on %s (%s) for \"%s\"%s",
-                     call, device->name, device->backend->caps(device->opened)->architecture, line,
-                     reasons);
+    return tess_fail(&device->context->host, TESS_UNSUPPORTED,
+                     "%s: no kernel on %s (%s) for \"%s\"%s", call, device->name,
+                     device->backend->caps(device->opened)->architecture, line, reasons);
 }
 
 static void trace_plan(const tess_plan *plan)
@@ -85,8 +77,8 @@ static tess_status fill(tess_plan *plan, const char *call, const tess_problem *p
             return tess_fail(host, TESS_NO_MEMORY, "%s: no memory for %zu candidates", call,
                              plan->candidate_count);
     }
-    chosen = tess_select(kernels, count, device->context->env.kernel, problem, caps,
-                         plan->candidates);
+    chosen =
+        tess_select(kernels, count, device->context->env.kernel, problem, caps, plan->candidates);
     if (!chosen)
         return fail_unsupported(plan, call, problem);
     TESS_TRY(tess_schedule_make(host, call, problem, chosen, caps, workers, &plan->schedule));
