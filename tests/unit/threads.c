@@ -4,9 +4,11 @@
 
 #include "tests/unit/support.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef _OPENMP
@@ -96,6 +98,47 @@ static void every_item_is_visited_once(void **state)
             assert_true(is_right(items[i], workers[w]));
 }
 
+#ifdef _OPENMP
+/* A visit that stays until all are there, or for a while: there may be fewer threads than asked. */
+typedef struct meeting {
+    atomic_int inside;
+    int32_t guests;
+    int32_t worker[8]; /* by item */
+    bool has_met[8];   /* stayed until all were there */
+} meeting;
+
+static void meet(void *user, int64_t item, int32_t worker)
+{
+    meeting *const m = user;
+    struct timespec start, now;
+
+    m->worker[item] = worker;
+    m->has_met[item] = false;
+    m->inside++;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        sched_yield();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (m->inside < m->guests && now.tv_sec - start.tv_sec < 2);
+    m->has_met[item] = m->inside == m->guests && now.tv_sec - start.tv_sec < 2;
+}
+
+static void workers_that_meet_are_distinct(void **state)
+{
+    (void)state;
+    for (int32_t guests = 2; guests <= 8; guests *= 2) {
+        meeting m = {.guests = guests};
+
+        tess_cpu_for_each(guests, guests, meet, &m);
+        assert_int_equal(m.inside, guests);
+        for (int32_t i = 0; i < guests; i++)
+            for (int32_t j = 0; j < i; j++)
+                if (m.has_met[i] && m.has_met[j])
+                    assert_int_not_equal(m.worker[i], m.worker[j]);
+    }
+}
+#endif
+
 static void one_worker_is_the_caller(void **state)
 {
     (void)state;
@@ -176,6 +219,7 @@ int main(void)
         cmocka_unit_test(one_worker_is_the_caller),
         cmocka_unit_test(eight_threads_may_call_at_once),
 #ifdef _OPENMP
+        cmocka_unit_test(workers_that_meet_are_distinct),
         cmocka_unit_test(a_callers_own_region_may_call),
 #endif
         cmocka_unit_test(a_child_of_a_process_that_used_threads_works),
