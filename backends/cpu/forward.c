@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The forward pass on the CPU: work items picked up by threads, then the shares of splits merged. */
+ * The forward pass on the CPU: work items picked up by threads, then the shares of splits merged.
+ */
 #include "backends/cpu/access.h"
 #include "backends/cpu/backend.h"
 #include "backends/cpu/sequences.h"
@@ -60,22 +61,27 @@ static void resolve(const forward_run *run, int64_t sequence, const tess_cpu_seq
     const tess_args *a = run->args;
     const tess_address *addresses = run->addresses;
     const int64_t head_q = head_kv * a->group;
-    const int64_t q = s->batch * a->q_stride[0] + s->first_row * a->q_stride[1] + head_q * a->q_stride[2];
-    const int64_t o = s->batch * a->o_stride[0] + s->first_row * a->o_stride[1] + head_q * a->o_stride[2];
-    const int64_t lse = s->batch * a->lse_stride[0] + s->first_row * a->lse_stride[1] +
-                        head_q * a->lse_stride[2];
+    const int64_t q =
+        s->batch * a->q_stride[0] + s->first_row * a->q_stride[1] + head_q * a->q_stride[2];
+    const int64_t o =
+        s->batch * a->o_stride[0] + s->first_row * a->o_stride[1] + head_q * a->o_stride[2];
+    const int64_t lse =
+        s->batch * a->lse_stride[0] + s->first_row * a->lse_stride[1] + head_q * a->lse_stride[2];
     const bool is_paged = a->page_size > 0;
-    const int64_t k = (is_paged ? 0 : s->batch_k * a->k_stride[0] + s->first_column * a->k_stride[1]) +
-                      head_kv * a->k_stride[2];
-    const int64_t v = (is_paged ? 0 : s->batch_k * a->v_stride[0] + s->first_column * a->v_stride[1]) +
-                      head_kv * a->v_stride[2];
+    const int64_t k =
+        (is_paged ? 0 : s->batch_k * a->k_stride[0] + s->first_column * a->k_stride[1]) +
+        head_kv * a->k_stride[2];
+    const int64_t v =
+        (is_paged ? 0 : s->batch_k * a->v_stride[0] + s->first_column * a->v_stride[1]) +
+        head_kv * a->v_stride[2];
 
     work->args = a;
     work->q = at(&addresses[TESS_AT_Q], q, a->dtype);
     work->k = at(&addresses[TESS_AT_K], k, a->dtype);
     work->v = at(&addresses[TESS_AT_V], v, a->dtype);
     if (is_paged)
-        work->pages = (const int32_t *)addresses[TESS_AT_PAGE_TABLE].base + sequence * a->page_table_stride;
+        work->pages =
+            (const int32_t *)addresses[TESS_AT_PAGE_TABLE].base + sequence * a->page_table_stride;
     work->o = (char *)addresses[TESS_AT_O].base + o * tess_cpu_element_size(a->o_dtype);
     if (addresses[TESS_AT_LSE].base)
         work->lse = (float *)addresses[TESS_AT_LSE].base + lse;
@@ -85,12 +91,11 @@ static void resolve(const forward_run *run, int64_t sequence, const tess_cpu_seq
     if (a->bias & TESS_BIAS_ALIBI)
         work->slopes = (const float *)addresses[TESS_AT_ALIBI_SLOPES].base +
                        sequence * a->slope_stride[0] + head_q * a->slope_stride[1];
-    if ((a->bias & TESS_BIAS_SINK) && work->split == 0)
+    if (a->bias & TESS_BIAS_SINK)
         work->sink = (const float *)addresses[TESS_AT_SINK].base + head_q * a->sink_stride;
-    work->visible = tess_visible_make(s->rows, s->columns, (a->mask & TESS_MASK_CAUSAL) != 0,
-                                      (a->mask & TESS_MASK_TOP_LEFT) != 0,
-                                      (a->mask & TESS_MASK_WINDOW) != 0, a->window_left,
-                                      a->window_right);
+    work->visible = tess_visible_make(
+        s->rows, s->columns, (a->mask & TESS_MASK_CAUSAL) != 0, (a->mask & TESS_MASK_TOP_LEFT) != 0,
+        (a->mask & TESS_MASK_WINDOW) != 0, a->window_left, a->window_right);
 }
 
 /* Row 0 of a sequence among all rows of O, as partial results number them. */
@@ -101,7 +106,26 @@ static int64_t partial_row(const tess_args *args, const tess_cpu_sequence *s)
 
 static int64_t all_rows(const tess_args *args)
 {
-    return args->varlen & TESS_VARLEN_CU_SEQLENS_Q ? args->total_rows : args->sequences * args->rows;
+    return args->varlen & TESS_VARLEN_CU_SEQLENS_Q ? args->total_rows
+                                                   : args->sequences * args->rows;
+}
+
+/* Whether a share takes the sink: the one that holds the row tile's first tile of columns, or the
+ * first share where there is no tile. Were it always the first share, an empty one, of which there
+ * are more in a batch with a longer sequence, would hold the sink alone, and merging it gives other
+ * bits than adding it to a tile. */
+static bool takes_sink(const tess_cpu_work *work)
+{
+    const tess_args *args = work->args;
+    const int64_t first = tess_walk_query(work->tile.first, args->group);
+    const int64_t last = tess_walk_query(work->tile.end - 1, args->group);
+    const tess_column_walk all =
+        tess_walk_columns(work->visible, first, last, args->tile_columns, 0, 1);
+    const tess_column_walk share = tess_cpu_columns(work);
+
+    if (all.end == all.first)
+        return work->split == 0;
+    return share.first == all.first && share.end > share.first;
 }
 
 static void run_item(void *user, int64_t item, int32_t worker)
@@ -116,14 +140,17 @@ static void run_item(void *user, int64_t item, int32_t worker)
     tess_cpu_work work = {.split = inside % args->splits, .splits = args->splits};
 
     resolve(run, sequence, &s, head_kv, &work);
-    work.tile = tess_walk_row_tile(inside / args->splits % row_tiles, row_tiles, s.rows, args->group,
-                                   args->tile_rows);
+    work.tile = tess_walk_row_tile(inside / args->splits % row_tiles, row_tiles, s.rows,
+                                   args->group, args->tile_rows);
     work.scratch = run->workspace + args->scratch + worker * args->scratch_size;
     if (args->splits > 1) {
         const int64_t row = (work.split * all_rows(args) + partial_row(args, &s)) * args->heads_q +
                             head_kv * args->group;
-        work.partial_o = (float *)(void *)(run->workspace + args->partial_o) + row * args->head_dim_v;
+        work.partial_o =
+            (float *)(void *)(run->workspace + args->partial_o) + row * args->head_dim_v;
         work.partial_lse = (float *)(void *)(run->workspace + args->partial_lse) + row;
+        if (!takes_sink(&work))
+            work.sink = NULL;
     }
     run->prepared->forward(&work);
 }
@@ -133,6 +160,7 @@ static float merge_row(const tess_args *args, const char *lses, int64_t lse_stri
                        const char *parts, float *o)
 {
     const tess_cpu_union all = tess_cpu_unite(args->splits, lses, lse_stride);
+    bool has_part = false;
 
     for (int32_t d = 0; d < args->head_dim_v; d++)
         o[d] = 0.0f;
@@ -142,8 +170,13 @@ static float merge_row(const tess_args *args, const char *lses, int64_t lse_stri
         const int64_t part = split * lse_stride * args->head_dim_v;
         if (lse == TESS_NEG_INF) /* an empty share */
             continue;
-        for (int32_t d = 0; d < args->head_dim_v; d++)
-            o[d] += weight * tess_cpu_load(parts, part + d, TESS_F32);
+        /* The first is not added to 0, which would lose the sign of a -0: one share among empty
+         * ones gives the bits it has without the others. */
+        for (int32_t d = 0; d < args->head_dim_v; d++) {
+            const float weighted = weight * tess_cpu_load(parts, part + d, TESS_F32);
+            o[d] = has_part ? o[d] + weighted : weighted;
+        }
+        has_part = true;
     }
     return tess_cpu_union_lse(all);
 }

@@ -61,18 +61,18 @@ static void take_problem(tess_args *args, const tess_problem *p)
 }
 
 /* Shares of the columns. A batch-invariant problem must not look at the batch or the device, and
- * one share is the only choice that never does. More shares than tiles would all be empty, so they
- * are cut to that; but not where bits must not depend on the longest sequence: a share that holds
- * nothing but the sink is merged with other bits than a sink beside columns. */
+ * one share is the only choice that never does. More shares than tiles would all be empty. Cutting
+ * them off looks at the longest sequence, but not even a batch-invariant one can tell: shares that
+ * hold one tile each hold the same ones however many empty shares lie between them. */
 static int64_t choose_splits(const tess_problem *p, const tess_kernel *kernel,
                              const tess_caps *caps, int64_t items)
 {
     const int64_t tiles = (p->columns + kernel->tile_columns - 1) / kernel->tile_columns;
 
-    if (p->flags & TESS_BATCH_INVARIANT)
-        return p->num_splits ? p->num_splits : 1;
     if (p->num_splits)
         return tess_min_i64(p->num_splits, tess_max_i64(tiles, 1));
+    if (p->flags & TESS_BATCH_INVARIANT)
+        return 1;
     return tess_split_choose(items, p->columns, kernel->tile_columns, caps->units);
 }
 
@@ -101,7 +101,8 @@ static bool lay_workspace(tess_schedule *schedule)
         size_t scratch = kernel->scratch ? kernel->scratch(p->head_dim, p->head_dim_v) : 0;
         if (scratch < row)
             scratch = row;
-        args->scratch_size = (tess_i64)((scratch + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
+        args->scratch_size =
+            (tess_i64)((scratch + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
         if (!place(&end, p->sequences + 1, sizeof(int64_t), &args->sequence_list) ||
             !place(&end, schedule->workers, (size_t)args->scratch_size, &args->scratch))
             return false;
@@ -118,9 +119,9 @@ static bool lay_workspace(tess_schedule *schedule)
     return true;
 }
 
-tess_status tess_schedule_make(const tess_host *host, const char *call,
-                               const tess_problem *problem, const tess_kernel *kernel,
-                               const tess_caps *caps, int32_t workers, tess_schedule *out_schedule)
+tess_status tess_schedule_make(const tess_host *host, const char *call, const tess_problem *problem,
+                               const tess_kernel *kernel, const tess_caps *caps, int32_t workers,
+                               tess_schedule *out_schedule)
 {
     tess_schedule s;
     tess_line line;
@@ -136,11 +137,12 @@ tess_status tess_schedule_make(const tess_host *host, const char *call,
     s.args.row_tiles = tess_walk_row_tiles(problem->rows, problem->group, kernel->tile_rows);
     if (!tess_multiply_i64(problem->sequences, problem->heads_kv, &items) ||
         !tess_multiply_i64(items, s.args.row_tiles, &items))
-        return tess_fail(host, TESS_INVALID, "%s: sequences x heads x row tiles leaves 64 bits", call);
+        return tess_fail(host, TESS_INVALID, "%s: sequences x heads x row tiles leaves 64 bits",
+                         call);
     s.args.splits = choose_splits(problem, kernel, caps, items);
     if (!tess_multiply_i64(items, s.args.splits, &s.work_items) || !lay_workspace(&s))
-        return tess_fail(host, TESS_INVALID, "%s: the workspace of %lld splits leaves 64 bits", call,
-                         (long long)s.args.splits);
+        return tess_fail(host, TESS_INVALID, "%s: the workspace of %lld splits leaves 64 bits",
+                         call, (long long)s.args.splits);
     tess_problem_line(problem, &line);
     s.cost = tess_cost_of(&line);
     *out_schedule = s;
