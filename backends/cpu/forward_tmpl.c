@@ -162,6 +162,7 @@ struct view {
     int64_t stride; /* from one element of a row to the next */
     int64_t count;  /* elements of a row */
     int32_t dtype;
+    int64_t query_stride, head_stride; /* from one row to the next; where many are read */
 };
 
 /* Copies the row whose first element is `index` as fp32. Reads nothing past the last element:
@@ -208,9 +209,8 @@ static void narrow(char *at, int64_t count, int32_t dtype, const float *in)
 /* out[element][row] = factor * element of row, for all rows of a panel. Rows are copied first even
  * where they could be used as they are: read one after another they stream in, read side by side
  * they do not (-5 % on short problems). */
-static void transpose_in(const struct view *view, int64_t query_stride, int64_t head_stride,
-                         tess_row_tile rows, int64_t group, int vectors, float factor,
-                         float *copies, float *out)
+static void transpose_in(const struct view *view, tess_row_tile rows, int64_t group, int vectors,
+                         float factor, float *copies, float *out)
 {
     const int64_t step = pitch(view->count);
     struct place place = place_of(rows.first, group);
@@ -218,7 +218,7 @@ static void transpose_in(const struct view *view, int64_t query_stride, int64_t 
 
     for (int v = 0; v < vectors; v++) {
         for (int lane = 0; lane < VEC_LANES; lane++) {
-            widen(view, place.query * query_stride + place.head * head_stride,
+            widen(view, place.query * view->query_stride + place.head * view->head_stride,
                   copies + lane * step);
             if (++f < rows.end)
                 place = next_place(place, group);
@@ -312,9 +312,10 @@ static void apply_hook(const struct hook *hook, const tess_cpu_work *work,
             args->bias_stride[3],
             tile->count,
             args->bias_dtype,
+            args->bias_stride[2],
+            args->bias_stride[1],
         };
-        transpose_in(&view, args->bias_stride[2], args->bias_stride[1], panel->rows, args->group,
-                     vectors, 1.0f, shared->rows, shared->bias);
+        transpose_in(&view, panel->rows, args->group, vectors, 1.0f, shared->rows, shared->bias);
     }
     for (int j = 0; j < tile->count; j++) {
         for (int v = 0; v < vectors; v++) {
@@ -532,10 +533,11 @@ static void start_panel(const tess_cpu_work *work, struct panel *panel, const st
     const tess_args *args = work->args;
     const int64_t first = tess_walk_query(panel->rows.first, args->group);
     const int64_t last = tess_walk_query(panel->rows.end - 1, args->group);
-    const struct view view = {work->q, args->q_stride[3], args->head_dim, args->dtype};
+    const struct view view = {work->q,     args->q_stride[3], args->head_dim,
+                              args->dtype, args->q_stride[1], args->q_stride[2]};
 
-    transpose_in(&view, args->q_stride[1], args->q_stride[2], panel->rows, args->group, vectors,
-                 query_factor, shared->rows, panel->query);
+    transpose_in(&view, panel->rows, args->group, vectors, query_factor, shared->rows,
+                 panel->query);
     for (int v = 0; v < vectors; v++) {
         vec_store(panel->shift + v * VEC_LANES, vec_set(TESS_NEG_INF));
         vec_store(panel->sum + v * VEC_LANES, vec_set(0.0f));
@@ -689,8 +691,14 @@ static void forward(const tess_cpu_work *work, int vectors, int keys)
     const tess_column_walk walk = tess_cpu_columns(work);
     const int64_t last_query = tess_walk_query(work->tile.end - 1, args->group);
     const int64_t end = tess_visible_end(work->visible, last_query);
-    const struct view k = {work->k, args->k_stride[3], args->head_dim, args->dtype};
-    const struct view v = {work->v, args->v_stride[3], args->head_dim_v, args->dtype};
+    const struct view k = {.base = work->k,
+                           .stride = args->k_stride[3],
+                           .count = args->head_dim,
+                           .dtype = args->dtype};
+    const struct view v = {.base = work->v,
+                           .stride = args->v_stride[3],
+                           .count = args->head_dim_v,
+                           .dtype = args->dtype};
     const struct hook hook = make_hook(work);
     float *free_floats = work->scratch;
     struct panel panels[VEC_WIDE_PANELS];

@@ -5,6 +5,7 @@
 #include "core/runtime/registry.h"
 #include "core/runtime/take.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -193,6 +194,7 @@ static tess_status share_device(tess_context *context, const tess_backend *backe
     if (*out_device)
         return TESS_OK;
     TESS_TRY(create_device(context, backend, name, &device));
+    assert(device); /* said for analysers, who do not follow it there */
     pthread_mutex_lock(&context->lock);
     shared = find_open(context, name);
     if (!shared) {
