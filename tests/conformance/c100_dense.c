@@ -22,7 +22,7 @@ static void add_lengths(tess_family *family)
     for (size_t i = 0; i < COUNT(lengths); i++)
         for (size_t j = 0; j < COUNT(few); j++) {
             tess_family_add(family, "fwd b1 hq1 q%d k%d d8 f32 seed=%zu", few[j], lengths[i], i);
-            tess_family_add(family, "fwd b2 hq2 hk1 q%d k%d d16 %s seed=%zu", lengths[i], few[j],
+            tess_family_add(family, "fwd b1 hq2 hk1 q%d k%d d16 %s seed=%zu", lengths[i], few[j],
                             types[(i + j) % 3], j);
         }
 }

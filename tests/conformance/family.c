@@ -18,6 +18,9 @@
 
 enum { LINE_SIZE = 8192, MOST_SHOWN = 8 };
 
+/* Multiply-adds above which a line is run once only: that a run repeats shows in small ones. */
+#define REPEATED_COST 3e6
+
 struct tess_family {
     const tess_family_plan *plan;
     tess_line *lines;

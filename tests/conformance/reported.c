@@ -8,8 +8,33 @@
 #include <string.h>
 
 /* Each test is named after the first public issue or pull request that its input comes from. Masks
- * that those wrote as functions are bias tensors of -infinity here. Inputs that a problem line can
- * say are in tests/data/reported.problems. */
+ * that those wrote as functions are bias tensors of -infinity here. What is checked elsewhere:
+ *
+ *     inputs that a problem line can say         tests/data/reported.problems
+ *     addresses, scratch, counts, merging        reported_memory.c
+ *     layouts and pages against packed tensors   tests/invariants/batch.c
+ *         FlagAttention#45, ROCm/pytorch#3230, pytorch#187506, aiter#3498, pypto#470
+ *     sequences against themselves alone         tests/invariants/batch.c
+ *         cudnn-frontend#943, flash-attention#2497, flash-attention#907
+ *     spellings of one mask, repeated heads      tests/invariants/rewrite.c
+ *         flash-attention#1133, pytorch#151359
+ *     numbers of splits, partial states          tests/invariants/splits.c
+ *         llama.cpp#13852, rocMLIR#2371, flashinfer#4051
+ *     strides past 2^31                          tests/invariants/far.c
+ *         flash-attention#772
+ *     threads, callers, parallel regions         tests/invariants/repeat.c
+ *         pytorch#176091
+ *     every option on every path                 tests/invariants/effect.c
+ *         tt-metal#33304, sgl-kernel-xpu#491, sglang#34093
+ *     fork after use                             tests/unit
+ *         OpenBLAS#294, faiss#5206
+ *
+ * Waiting for a backward pass: the gradients of the same inputs, and flash-attention#2421, #443,
+ * #2260, #2244, #355, #2623, #1817, pytorch#196678, #153799, native-sparse-attention-triton#27,
+ * levanter#449, MSLK#263. For FP8: FlyDSL#1020, aiter#4289, sglang#40581, vllm#49077, #51363,
+ * TensorRT-Model-Connect#1115. For devices with memory, streams and limits of their own:
+ * aiter#2517, flashinfer#452, #4887, lucebox#348, mini-sglang#103, llama.cpp#26434, #25870,
+ * #12032, flashinfer#3125. */
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
