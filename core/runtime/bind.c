@@ -3,6 +3,7 @@
 #include "core/runtime/bind.h"
 
 #include "core/base/alloc.h"
+#include "core/base/log.h"
 #include "core/schedule/layout.h"
 
 #include <inttypes.h>
@@ -62,12 +63,12 @@ static bool is_bound(const tess_binding *b)
 
 /* Every output against every other binding. */
 static tess_status check_overlap(const tess_host *host, const char *call,
-                                 const tess_binding *bindings, size_t count)
+                                 const tess_binding bindings[TESS_AT_COUNT])
 {
-    for (size_t i = 0; i < count; i++) {
+    for (int i = 0; i < TESS_AT_COUNT; i++) {
         if (!bindings[i].is_output || !is_bound(&bindings[i]))
             continue;
-        for (size_t j = 0; j < count; j++) {
+        for (int j = 0; j < TESS_AT_COUNT; j++) {
             const bool was_compared = bindings[j].is_output && j <= i;
             if (was_compared || !is_bound(&bindings[j]))
                 continue;
@@ -81,38 +82,56 @@ static tess_status check_overlap(const tess_host *host, const char *call,
     return TESS_OK;
 }
 
-tess_status tess_bind(const tess_plan *plan, const char *call, const tess_binding *bindings,
-                      size_t count, tess_address out_addresses[TESS_AT_COUNT])
+tess_status tess_bind_check_call(const tess_plan *plan, const tess_queue *queue, const char *call,
+                                 int32_t pass, const void *args)
+{
+    const tess_host *host = &plan->device->context->host;
+
+    if (plan->schedule.problem.pass != pass)
+        return tess_fail(host, TESS_INVALID, "%s: plan is of a %s pass", call,
+                         pass == TESS_PASS_FORWARD ? "backward" : "forward");
+    if (queue->device != plan->device)
+        return tess_fail(host, TESS_INVALID, "%s: queue is of %s but plan is of %s", call,
+                         queue->device->name, plan->device->name);
+    if (!args)
+        return tess_fail(host, TESS_INVALID, "%s: args is NULL; it takes the tensors' addresses",
+                         call);
+    return TESS_OK;
+}
+
+tess_status tess_bind(const tess_plan *plan, const char *call,
+                      const tess_binding bindings[TESS_AT_COUNT],
+                      tess_address out_addresses[TESS_AT_COUNT])
 {
     const tess_host *host = &plan->device->context->host;
     const bool is_plain = plan->device->backend->has_plain_addresses;
 
-    for (size_t i = 0; i < count; i++) {
+    for (int i = 0; i < TESS_AT_COUNT; i++) {
+        if (i == TESS_AT_WORKSPACE)
+            continue;
         TESS_TRY(check_one(host, call, &bindings[i]));
         if (is_plain)
             TESS_TRY(check_alignment(host, call, &bindings[i]));
     }
     if (is_plain)
-        TESS_TRY(check_overlap(host, call, bindings, count));
-    for (size_t i = 0; i < count; i++) {
-        tess_address *address = &out_addresses[bindings[i].at];
+        TESS_TRY(check_overlap(host, call, bindings));
+    for (int i = 0; i < TESS_AT_COUNT; i++) {
         if (!bindings[i].is_wanted || !bindings[i].base)
             continue;
         /* The one place where an input loses its const: launch takes one array for both kinds. */
-        address->base = is_plain ? (void *)address_of(&bindings[i]) : (void *)(uintptr_t)bindings[i].base;
-        address->offset = is_plain ? 0 : bindings[i].offset;
+        out_addresses[i].base = (void *)(is_plain ? address_of(&bindings[i])
+                                                  : (uintptr_t)bindings[i].base);
+        out_addresses[i].offset = is_plain ? 0 : bindings[i].offset;
     }
     return TESS_OK;
 }
 
-tess_status tess_bind_workspace(const tess_plan *plan, tess_queue *queue, const char *call,
-                                const tess_out *workspace, size_t size,
-                                tess_address out_addresses[TESS_AT_COUNT])
+static tess_status bind_workspace(const tess_plan *plan, tess_queue *queue, const char *call,
+                                  const tess_out *workspace, size_t size, tess_address *out_address)
 {
     const tess_host *host = &plan->device->context->host;
     const tess_backend *backend = plan->device->backend;
     const size_t wanted = plan->schedule.workspace_size;
-    tess_address *address = &out_addresses[TESS_AT_WORKSPACE];
 
     if (workspace->base && size < wanted)
         return tess_fail(host, TESS_INVALID,
@@ -125,13 +144,35 @@ tess_status tess_bind_workspace(const tess_plan *plan, tess_queue *queue, const 
     if (wanted == 0)
         return TESS_OK;
     if (!workspace->base)
-        return backend->scratch(queue->opened, wanted, &address->base);
+        return backend->scratch(queue->opened, wanted, &out_address->base);
     if (!backend->has_plain_addresses) {
-        *address = (tess_address){workspace->base, workspace->offset};
+        *out_address = (tess_address){workspace->base, workspace->offset};
         return TESS_OK;
     }
     /* workspace_size holds the bytes that this may skip. */
     const uintptr_t start = (uintptr_t)workspace->base + (uintptr_t)workspace->offset;
-    address->base = (void *)((start + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
+    out_address->base = (void *)((start + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
     return TESS_OK;
+}
+
+static void trace_run(const tess_plan *plan)
+{
+    const tess_host *host = &plan->device->context->host;
+    char line[1024];
+    tess_text text = tess_text_in(line, sizeof line);
+
+    if (!tess_trace_shows(host, TESS_TRACE_EXEC))
+        return;
+    tess_problem_write(&plan->schedule.problem, &text);
+    tess_trace(host, TESS_TRACE_EXEC, "%s,%s,\"%s\"", plan->device->name,
+               plan->schedule.kernel->name, line);
+}
+
+tess_status tess_bind_launch(const tess_plan *plan, tess_queue *queue, const char *call,
+                             const tess_out *workspace, size_t size,
+                             tess_address addresses[TESS_AT_COUNT])
+{
+    TESS_TRY(bind_workspace(plan, queue, call, workspace, size, &addresses[TESS_AT_WORKSPACE]));
+    trace_run(plan);
+    return plan->device->backend->launch(queue->opened, plan->prepared, addresses);
 }

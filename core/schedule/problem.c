@@ -452,6 +452,22 @@ static tess_status take_gradient(const checker *c, const char *name, const tess_
     return is_output ? check_output(c, name, given) : TESS_OK;
 }
 
+/* dBias: an axis of stride 0 is summed over, the others must lie apart. */
+static tess_status take_dbias(const checker *c, const tess_gradient_desc *wanted)
+{
+    const int64_t *stride = wanted->dbias_stride;
+    tess_problem *p = c->problem;
+    const tess_layout layout = {stride[0] ? p->sequences : 1, stride[2] ? p->rows : 1,
+                                stride[1] ? p->heads_q : 1,   stride[3] ? p->columns : 1,
+                                stride[0], stride[2], stride[1], stride[3], TESS_F32, 0};
+
+    memcpy(p->dbias_stride, stride, sizeof p->dbias_stride);
+    if (!(wanted->wanted & TESS_GRADIENT_BIAS))
+        return TESS_OK;
+    TESS_TRY(check_bias_reach(c, "gradients.dbias_stride", layout));
+    return check_output(c, "gradients.dbias_stride", &layout);
+}
+
 tess_status tess_problem_add_gradients(const tess_host *host, const char *call,
                                        const tess_gradient_desc *wanted, tess_problem *problem)
 {
@@ -475,7 +491,7 @@ tess_status tess_problem_add_gradients(const tess_host *host, const char *call,
     TESS_TRY(take_gradient(&c, "gradients.dq", &wanted->dq, &problem->q, "q", true, &problem->dq));
     TESS_TRY(take_gradient(&c, "gradients.dk", &wanted->dk, &problem->k, "k", true, &problem->dk));
     TESS_TRY(take_gradient(&c, "gradients.dv", &wanted->dv, &problem->v, "v", true, &problem->dv));
-    memcpy(problem->dbias_stride, wanted->dbias_stride, sizeof problem->dbias_stride);
+    TESS_TRY(take_dbias(&c, wanted));
     problem->pass = TESS_PASS_BACKWARD;
     problem->gradients = given ? given : TESS_GRADIENT_Q | TESS_GRADIENT_K | TESS_GRADIENT_V;
     return TESS_OK;

@@ -11,7 +11,8 @@ typedef struct tess_schedule {
     const tess_kernel *kernel;
     tess_problem problem;
     tess_args args;        /* what the kernel reads */
-    int64_t work_items;    /* upper bound: sequences x key heads x row tiles x splits */
+    /* upper bound: sequences x key heads x row tiles x splits; backward: x shares of columns */
+    int64_t work_items;
     int32_t workers;       /* shares of scratch in the workspace; 0: the backend has none */
     size_t workspace_size; /* bytes */
     tess_cost cost;        /* with lengths unknown: of their bounds */
