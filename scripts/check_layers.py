@@ -122,7 +122,7 @@ def folder_of(path, folders):
 
 
 def resolve(path, name):
-    """Where a quoted include leads, or None. The file's own folder comes first, as for compilers."""
+    """Where a quoted include leads, or None; the file's own folder comes first."""
     for start in (path.parent, pathlib.PurePosixPath(), pathlib.PurePosixPath("include")):
         target = tree.ROOT / start / name
         if target.is_file():

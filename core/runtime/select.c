@@ -28,7 +28,7 @@ const tess_kernel *tess_select(const tess_kernel *kernels, size_t count, const c
             best = kernel;
         candidates[asked++] = (tess_candidate){kernel, refusal};
     }
-    for (size_t i = 0; i < asked; i++)
+    for (size_t i = 0; best && i < asked; i++)
         if (candidates[i].refusal.code == TESS_ACCEPTED && candidates[i].kernel != best)
             candidates[i].refusal = (tess_refusal){
                 TESS_REFUSED_OUTRANKED, candidates[i].kernel->priority, best->priority};
