@@ -82,6 +82,10 @@ void tess_refusal_write(const tess_refusal *refusal, const tess_kernel *kernel,
     case TESS_REFUSED_PROGRAM:
         tess_text_add(out_text, "takes no custom score or mask program yet");
         break;
+    case TESS_REFUSED_PAGING:
+        tess_text_add(out_text, "takes no pages (of %" PRId64 " slots): sequences may share them",
+                      refusal->seen);
+        break;
     case TESS_REFUSED_GRADIENT:
         tess_text_add(out_text, "gradient bits 0x%" PRIx64 " asked for, 0x%" PRIx64 " offered",
                       (uint64_t)refusal->seen, (uint64_t)refusal->limit);

@@ -18,6 +18,7 @@ typedef enum tess_refusal_code {
     TESS_REFUSED_ROWS,       /* seen: folded rows, limit: the most this kernel is for */
     TESS_REFUSED_SCALING,    /* descale factors */
     TESS_REFUSED_PROGRAM,    /* custom score or mask */
+    TESS_REFUSED_PAGING,     /* seen: the page size */
     TESS_REFUSED_GRADIENT,   /* seen: gradient bits asked for, limit: those offered */
     TESS_REFUSED_NAME,       /* TESSERA_KERNEL names others */
     TESS_REFUSED_OUTRANKED   /* it would take it; another is preferred */

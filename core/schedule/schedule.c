@@ -75,12 +75,11 @@ static void take_gradients(tess_args *args, const tess_problem *p)
     args->gradients = p->gradients;
 }
 
-/* A backward work item is a share of the columns of one key head: it owns their dK and dV, which
- * should fit half of a core's L2 in fp32 (512 x 2 x 128 x 4 bytes = 512 KB), and adds to the dQ of
- * every row that sees them. Items of one *wave* add to different buffers, so that nothing is added
+/* A backward work item is a share of the columns of one key head: it owns their dK and dV and adds
+ * to the dQ of every row that sees them. Items of one *wave* add to different buffers, so that nothing is added
  * by two threads and the order of sums depends on the problem alone; the next wave adds to the
  * same buffers again. More heads need fewer buffers to keep a machine busy. */
-enum { SHARE_COLUMNS = 512, MOST_DQ_BUFFERS = 8, WAVE_ITEMS = 64 };
+enum { MOST_DQ_BUFFERS = 8, WAVE_ITEMS = 64 };
 
 static void choose_shares(tess_schedule *s)
 {
@@ -90,7 +89,7 @@ static void choose_shares(tess_schedule *s)
     const int64_t heads = tess_max_i64(p->sequences * p->heads_kv, 1);
     int64_t shares, buffers;
 
-    args->share_columns = (SHARE_COLUMNS + tile - 1) / tile * tile;
+    args->share_columns = TESS_SHARE_COLUMNS / tile * tile;
     shares = tess_max_i64((p->columns + args->share_columns - 1) / args->share_columns, 1);
     buffers = p->flags & TESS_BATCH_INVARIANT ? MOST_DQ_BUFFERS : (WAVE_ITEMS + heads - 1) / heads;
     args->dq_buffers = tess_min_i64(tess_min_i64(buffers, MOST_DQ_BUFFERS), shares);
