@@ -687,12 +687,72 @@ static void backward(const tess_cpu_backward_work *work)
     put_share(&state);
 }
 
+/* ---- the launch's passes over the rows ----------------------------------------------------------
+ */
+
+/* VEC_LANES elements of a row from element d on, zeros behind the last. */
+static inline vec load_part(tess_cpu_row_at row, int64_t d, int64_t count)
+{
+    float part[VEC_LANES] = {0};
+
+    widen(row.base, row.index + d * row.stride, row.stride, tess_min_i64(count - d, VEC_LANES),
+          row.dtype, part);
+    return vec_load(part);
+}
+
+static float dot(tess_cpu_row_at a, tess_cpu_row_at b, int64_t count)
+{
+    vec sums = vec_set(0.0f);
+    float lanes[VEC_LANES], sum = 0.0f;
+
+    for (int64_t d = 0; d < count; d += VEC_LANES)
+        sums = vec_fma(load_part(a, d, count), load_part(b, d, count), sums);
+    vec_store(lanes, sums);
+    for (int lane = 0; lane < VEC_LANES; lane++)
+        sum += lanes[lane];
+    return sum;
+}
+
+static void put_sum(tess_cpu_row_at to, const float *sums, int64_t buffers, int64_t pitch,
+                    int64_t count)
+{
+    float part[VEC_LANES];
+
+    for (int64_t d = 0; d < count; d += VEC_LANES) {
+        const int64_t some = tess_min_i64(count - d, VEC_LANES);
+        if (some == VEC_LANES) {
+            vec sum = vec_load(sums + d);
+            for (int64_t b = 1; b < buffers; b++)
+                sum = vec_add(sum, vec_load(sums + b * pitch + d));
+            vec_store(part, sum);
+        } else {
+            for (int64_t i = 0; i < some; i++) {
+                part[i] = sums[d + i];
+                for (int64_t b = 1; b < buffers; b++)
+                    part[i] += sums[b * pitch + d + i];
+            }
+        }
+        put_row(to.base, to.index + d * to.stride, to.stride, some, to.dtype, part);
+    }
+}
+
 #define KERNEL_NAME(prefix, vec, suffix) prefix##vec##suffix
 #define KERNEL(vec, suffix) KERNEL_NAME(tess_cpu_bwd_lanes_, vec, suffix)
 
 void KERNEL(TESS_VEC, )(const tess_cpu_backward_work *work)
 {
     backward(work);
+}
+
+float KERNEL(TESS_VEC, _dot)(tess_cpu_row_at a, tess_cpu_row_at b, int64_t count)
+{
+    return dot(a, b, count);
+}
+
+void KERNEL(TESS_VEC, _put_sum)(tess_cpu_row_at to, const float *sums, int64_t buffers,
+                                int64_t pitch, int64_t count)
+{
+    put_sum(to, sums, buffers, pitch, count);
 }
 
 size_t KERNEL(TESS_VEC, _scratch)(int64_t head_dim, int64_t head_dim_v)
