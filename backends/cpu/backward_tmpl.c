@@ -53,6 +53,8 @@ enum {
 struct block {
     int64_t first, end; /* folded rows; the lanes past the end are absent */
     int panels;
+    struct row_at rows[BLOCK_ROWS];
+    struct seen seen[BLOCK_ROWS];            /* an absent row, or one of LSE -inf, sees nothing */
     tess_column_walk walk[VEC_BLOCK_PANELS]; /* tiles of the item that each panel sees */
     float *query, *d_o;                      /* [panel][dim][row of the panel]; query is scaled */
     float *dq;                               /* [panel][dim][row of the panel] */
@@ -233,27 +235,19 @@ static int count_vectors(int64_t count)
     return (int)((count + VEC_LANES - 1) / VEC_LANES);
 }
 
-static int group_vectors(int vector, int vectors)
+/* One vector of rows as fp32, zeros behind their elements and for absent rows: where they lie when
+ * that is what they are, else copied to `copy`. */
+static void widen_rows(const struct block *block, struct view view, int inside, float *copy,
+                       const float *row[VEC_LANES])
 {
-    return vector + VEC_SPREAD <= vectors ? VEC_SPREAD : 1;
-}
-
-/* One vector of rows as fp32, zeros behind their elements and for rows past the end: where they lie
- * when that is what they are, else copied to `copy`. */
-static void locate_rows(const struct state *state, struct view view, int64_t first, float *copy,
-                        const float *row[VEC_LANES])
-{
-    const int64_t pitch = padded(view.count), end = state->block.end;
-    const int64_t group = state->args->group;
+    const int64_t pitch = padded(view.count);
     const bool in_place = view.dtype == TESS_F32 && view.stride == 1 && view.count % VEC_LANES == 0;
 
     for (int lane = 0; lane < VEC_LANES; lane++) {
-        const int64_t f = first + lane;
-        const int64_t index = tess_walk_query(f, group) * view.query_stride +
-                              tess_walk_head(f, group) * view.head_stride;
+        const int64_t index = view_index(view, block->rows[inside + lane]);
         float *const to = copy + lane * pitch;
         row[lane] = to;
-        if (f >= end) {
+        if (block->first + inside + lane >= block->end) {
             clear(to, pitch);
         } else if (in_place) {
             row[lane] = (const float *)(const void *)(view.base + index * 4);
@@ -264,6 +258,22 @@ static void locate_rows(const struct state *state, struct view view, int64_t fir
     }
 }
 
+/* VEC_LANES elements of one vector of rows, in both forms. The first `count` of them exist. */
+KERNEL_INLINE void load_square(const float *const row[VEC_LANES], int64_t d, int64_t count,
+                               float factor, float *transposed, float *by_rows, const int wide)
+{
+    vec square[VEC_LANES];
+
+    for (int lane = 0; lane < VEC_LANES; lane++) {
+        square[lane] = vec_load(row[lane] + d);
+        vec_store(by_rows + lane * wide * VEC_LANES, square[lane]);
+    }
+    vec_transpose(square);
+    for (int i = 0; i < VEC_LANES; i++)
+        if (i < count)
+            vec_store(transposed + i * PANEL_ROWS, vec_mul(square[i], vec_set(factor)));
+}
+
 /* Loads one panel's rows of a tensor in both forms. */
 static void load_panel(const struct state *state, struct view view, int panel, float factor,
                        float *transposed, float *by_rows)
@@ -272,42 +282,47 @@ static void load_panel(const struct state *state, struct view view, int panel, f
     const float *row[VEC_LANES];
 
     for (int v = 0; v < VEC_WIDE; v++) {
-        const int64_t inside = panel * PANEL_ROWS + v * VEC_LANES;
-        locate_rows(state, view, state->block.first + inside, state->rows, row);
-        for (int x = 0; x < vectors; x++) {
-            const int wide = group_vectors(x / VEC_SPREAD * VEC_SPREAD, vectors);
-            const int group = x / wide * wide;
-            float *const to =
-                by_rows + group_at(state, group) + (inside * wide + x - group) * VEC_LANES;
-            float *const across = transposed + x * VEC_LANES * PANEL_ROWS + v * VEC_LANES;
-            vec block[VEC_LANES];
-            for (int lane = 0; lane < VEC_LANES; lane++) {
-                block[lane] = vec_load(row[lane] + x * VEC_LANES);
-                vec_store(to + lane * wide * VEC_LANES, block[lane]);
+        const int inside = panel * PANEL_ROWS + v * VEC_LANES;
+        float *const across = transposed + v * VEC_LANES;
+        int x = 0;
+        widen_rows(&state->block, view, inside, state->rows, row);
+        for (; x + VEC_SPREAD <= vectors; x += VEC_SPREAD)
+            for (int i = 0; i < VEC_SPREAD; i++) {
+                const int64_t d = (x + i) * VEC_LANES;
+                load_square(row, d, view.count - d, factor, across + d * PANEL_ROWS,
+                            by_rows + group_at(state, x) + (inside * VEC_SPREAD + i) * VEC_LANES,
+                            VEC_SPREAD);
             }
-            vec_transpose(block);
-            for (int i = 0; i < VEC_LANES && x * VEC_LANES + i < view.count; i++)
-                vec_store(across + i * PANEL_ROWS, vec_mul(block[i], vec_set(factor)));
+        for (; x < vectors; x++) {
+            const int64_t d = x * VEC_LANES;
+            load_square(row, d, view.count - d, factor, across + d * PANEL_ROWS,
+                        by_rows + group_at(state, x) + inside * VEC_LANES, 1);
         }
     }
 }
 
-static void load_statistics(const struct state *state)
+/* What the rows of a block have besides elements. */
+static void load_statistics(const struct state *state, struct block *block)
 {
     const tess_cpu_backward_work *work = state->work;
-    const struct block *block = &state->block;
     const float unit = state->hook.is_needed ? 1.0f : TESS_LOG2_E;
+    const int count = block->panels * PANEL_ROWS;
 
-    for (int r = 0; r < block->panels * PANEL_ROWS; r++) {
-        const int64_t f = block->first + r;
+    locate_rows(block->first, block->end, state->args->group, count, block->rows);
+    for (int r = 0; r < count; r++) {
+        const struct row_at at = block->rows[r];
         float lse = TESS_NEG_INF;
+        block->seen[r] = (struct seen){0, 0};
         block->delta[r] = 0.0f;
         block->dslope[r] = 0.0f;
-        if (f < block->end) {
-            lse = work->at.lse[tess_cpu_backward_lse(work, f)] * unit;
-            block->delta[r] = work->delta[tess_cpu_backward_delta(work, f)];
+        if (block->first + r < block->end) {
+            lse = work->at.lse[at.query * state->args->lse_stride[1] +
+                               at.head * state->args->lse_stride[2]];
+            block->delta[r] = work->delta[at.query * state->args->heads_q + at.head];
         }
-        block->lse[r] = lse == TESS_NEG_INF ? -TESS_NEG_INF : lse;
+        if (lse != TESS_NEG_INF)
+            block->seen[r] = find_seen(&work->at, at);
+        block->lse[r] = lse == TESS_NEG_INF ? -TESS_NEG_INF : lse * unit;
     }
 }
 
@@ -329,6 +344,7 @@ static void load_block(struct state *state)
     const tess_args *args = state->args;
     const tess_cpu_backward_work *work = state->work;
     struct block *block = &state->block;
+    load_statistics(state, block);
     const struct view q = {
         work->at.q,        args->q_stride[1], args->q_stride[2],
         args->q_stride[3], args->head_dim,    args->dtype,
@@ -348,7 +364,6 @@ static void load_block(struct state *state)
                    block->d_o_rows);
     }
     clear(block->dq, (int64_t)block->panels * PANEL_ROWS * (args->head_dim + SPARE_DIMS));
-    load_statistics(state);
 }
 
 static float *dq_of(const struct state *state, int panel)
@@ -356,12 +371,23 @@ static float *dq_of(const struct state *state, int panel)
     return state->block.dq + (int64_t)panel * PANEL_ROWS * (state->args->head_dim + SPARE_DIMS);
 }
 
+static void add_row(float *to, const float *row, int64_t count)
+{
+    int64_t d = 0;
+
+    for (; d + VEC_LANES <= count; d += VEC_LANES)
+        vec_store(to + d, vec_add(vec_load(to + d), vec_load(row + d)));
+    for (; d < count; d++)
+        to[d] += row[d];
+}
+
 /* Adds one vector of rows of dq to the item's dQ. */
 static void put_dq(const struct state *state, int panel, int v)
 {
     const tess_cpu_backward_work *work = state->work;
     const int64_t dims = state->args->head_dim, pitch = padded(dims);
-    const int64_t first = state->block.first + panel * PANEL_ROWS + v * VEC_LANES;
+    const int inside = panel * PANEL_ROWS + v * VEC_LANES;
+    const int64_t first = state->block.first + inside;
     const float *const dq = dq_of(state, panel) + v * VEC_LANES;
     const bool may_spread = (state->args->flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
     vec fault = vec_set(0.0f);
@@ -381,11 +407,11 @@ static void put_dq(const struct state *state, int panel, int v)
     vec_store(faults, fault);
     for (int lane = 0; lane < VEC_LANES && first + lane < state->block.end; lane++) {
         float *const row = state->rows + lane * pitch;
-        float *const to = work->dq + tess_cpu_backward_delta(work, first + lane) * dims;
+        const struct row_at at = state->block.rows[inside + lane];
+        float *const to = work->dq + (at.query * state->args->heads_q + at.head) * dims;
         if (faults[lane] != 0.0f && !may_spread)
             tess_cpu_backward_row(work, first + lane, row);
-        for (int64_t d = 0; d < dims; d++)
-            to[d] += row[d];
+        add_row(to, row, dims);
     }
 }
 
@@ -400,8 +426,8 @@ static void finish_block(const struct state *state)
         for (int v = 0; v < VEC_WIDE && (state->args->gradients & TESS_GRADIENT_Q); v++)
             put_dq(state, p, v);
     }
-    for (int64_t f = block->first; work->dslope && f < block->end; f++)
-        work->dslope[tess_walk_head(f, state->args->group)] += block->dslope[f - block->first];
+    for (int64_t r = 0; work->dslope && block->first + r < block->end; r++)
+        work->dslope[block->rows[r].head] += block->dslope[r];
 }
 
 /* ---- from S and dP to P and dS -----------------------------------------------------------------
@@ -423,35 +449,22 @@ static void weigh_plain(const struct state *state, int panel)
     }
 }
 
-/* The columns that one vector of rows sees; a row that has none at all sees none here. */
-static struct seen load_present(const struct state *state, int64_t first)
-{
-    const tess_cpu_backward_work *work = state->work;
-    struct seen seen = load_seen(&work->at, first, state->block.end, state->pairs.first);
-
-    for (int lane = 0; lane < VEC_LANES; lane++)
-        if (first + lane >= state->block.end ||
-            work->at.lse[tess_cpu_backward_lse(work, first + lane)] == TESS_NEG_INF)
-            seen.end[lane] = 0.0f;
-    return seen;
-}
-
 /* Everywhere else, one vector of rows. With a hook, scores and LSE are in natural units until their
  * difference is taken, as in the scalar kernel. */
 static void weigh_vector(const struct state *state, int panel, int v)
 {
     const struct hook *const hook = &state->hook;
     const int row = panel * PANEL_ROWS + v * VEC_LANES;
-    const int64_t first = state->block.first + row;
-    const struct seen seen = load_present(state, first);
-    const vec seen_first = vec_load(seen.first), seen_end = vec_load(seen.end);
+    float firsts[VEC_LANES], ends[VEC_LANES];
     const vec lse = vec_load(state->block.lse + row), delta = vec_load(state->block.delta + row);
     const vec unit = vec_set(hook->is_needed ? TESS_LOG2_E : 1.0f), zero = vec_set(0.0f);
     float slopes[VEC_LANES] = {0}, distances[VEC_LANES] = {0};
     vec dslope = vec_load(state->block.dslope + row);
 
+    load_seen(state->block.seen + row, state->pairs.first, firsts, ends);
+    const vec seen_first = vec_load(firsts), seen_end = vec_load(ends);
     if (hook->has_slopes)
-        load_slopes(&state->work->at, first, state->block.end, state->pairs.first, slopes,
+        load_slopes(&state->work->at, state->block.rows + row, state->pairs.first, slopes,
                     distances);
     for (int j = 0; j < state->pairs.count; j++) {
         float *const weight = state->pairs.weight + j * BLOCK_ROWS + row;
@@ -484,7 +497,8 @@ static void put_dbias(const struct state *state, int panel)
     const struct pairs *pairs = &state->pairs;
 
     for (int v = 0; v < VEC_WIDE; v++) {
-        const int64_t first = state->block.first + panel * PANEL_ROWS + v * VEC_LANES;
+        const int inside = panel * PANEL_ROWS + v * VEC_LANES;
+        const int64_t first = state->block.first + inside;
         for (int j = 0; j < pairs->count; j += VEC_LANES) {
             vec block[VEC_LANES];
             for (int i = 0; i < VEC_LANES; i++)
@@ -495,9 +509,9 @@ static void put_dbias(const struct state *state, int panel)
         }
         for (int lane = 0; lane < VEC_LANES && first + lane < state->block.end; lane++) {
             const float *const row = state->rows + lane * TILE_COLUMNS;
-            float *const to = state->work->dbias +
-                              tess_walk_head(first + lane, args->group) * args->dbias_stride[1] +
-                              tess_walk_query(first + lane, args->group) * args->dbias_stride[2] +
+            const struct row_at at = state->block.rows[inside + lane];
+            float *const to = state->work->dbias + at.head * args->dbias_stride[1] +
+                              at.query * args->dbias_stride[2] +
                               pairs->first * args->dbias_stride[3];
             for (int j = 0; j < pairs->count; j++)
                 to[j * args->dbias_stride[3]] += row[j];
@@ -507,16 +521,13 @@ static void put_dbias(const struct state *state, int panel)
 
 static void weigh_panel(const struct state *state, int panel, bool is_masked)
 {
-    const int64_t first = state->block.first + panel * PANEL_ROWS;
-    const tess_row_tile rows = {first, state->block.end};
-
     if (!is_masked && !state->hook.is_needed) {
         weigh_plain(state, panel);
         return;
     }
     if (state->hook.has_bias)
-        load_bias(&state->work->at, rows, VEC_WIDE, state->pairs.first, state->pairs.count,
-                  state->rows, state->pairs.bias);
+        load_bias(&state->work->at, state->block.rows + panel * PANEL_ROWS, VEC_WIDE,
+                  state->pairs.first, state->pairs.count, state->rows, state->pairs.bias);
     for (int v = 0; v < VEC_WIDE; v++)
         weigh_vector(state, panel, v);
     if (state->work->dbias)
