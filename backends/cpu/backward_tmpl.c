@@ -43,6 +43,7 @@ enum {
     PANEL_ROWS = VEC_WIDE * VEC_LANES,
     BLOCK_ROWS = PANEL_ROWS * VEC_BLOCK_PANELS,
     SHARE_COLUMNS = TESS_SHARE_COLUMNS / TILE_COLUMNS * TILE_COLUMNS,
+    FETCH_ROWS = 8,           /* that loads and stores of rows look ahead */
     BLOCK_FLOATS = 96 * 1024, /* of Q, dO and dQ of a block, to stay in a core's own cache */
     SPARE_DIMS = 8            /* dq is gathered in whole groups of dims */
 };
@@ -146,22 +147,30 @@ static void clear(float *values, int64_t count)
 
 /* ---- the columns of the item ----------------------------------------------------------------- */
 
+/* Rows of K or V in columns of the item. */
+static void load_columns(const struct state *state, const char *base, const tess_i64 stride[4],
+                         int64_t count, float *out)
+{
+    const tess_cpu_backward_work *work = state->work;
+    const int32_t dtype = state->args->dtype;
+    const int64_t pitch = padded(count);
+
+    for (int64_t column = work->first; column < work->end; column++, out += pitch) {
+        const int64_t ahead = tess_min_i64(column + FETCH_ROWS, work->end - 1);
+        fetch(base, tess_cpu_column(&work->at, stride, ahead), stride[3], count, dtype, 0);
+        widen(base, tess_cpu_column(&work->at, stride, column), stride[3], count, dtype, out);
+    }
+}
+
 static void load_share(const struct state *state)
 {
     const tess_args *args = state->args;
     const tess_cpu_work *at = &state->work->at;
-    const int64_t width = padded(args->head_dim), width_v = padded(args->head_dim_v);
-    const int64_t count = state->work->end - state->work->first;
 
-    for (int64_t j = 0; j < count; j++) {
-        const int64_t column = state->work->first + j;
-        widen(at->k, tess_cpu_column(at, args->k_stride, column), args->k_stride[3], args->head_dim,
-              args->dtype, state->share.k + j * width);
-        widen(at->v, tess_cpu_column(at, args->v_stride, column), args->v_stride[3],
-              args->head_dim_v, args->dtype, state->share.v + j * width_v);
-    }
-    clear(state->share.dk, SHARE_COLUMNS * width);
-    clear(state->share.dv, SHARE_COLUMNS * width_v);
+    load_columns(state, at->k, args->k_stride, args->head_dim, state->share.k);
+    load_columns(state, at->v, args->v_stride, args->head_dim_v, state->share.v);
+    clear(state->share.dk, SHARE_COLUMNS * padded(args->head_dim));
+    clear(state->share.dv, SHARE_COLUMNS * padded(args->head_dim_v));
 }
 
 /* Multiplies a finished row and says whether all of it is finite: 0 * x is NaN exactly for a
@@ -194,27 +203,35 @@ static void put_row(char *base, int64_t index, int64_t stride, int64_t count, in
         tess_cpu_store(base, index + d * stride, dtype, row[d]);
 }
 
+/* Rows of dK or dV; `base` is null when they are not wanted. */
+static void put_column(const struct state *state, char *base, const tess_i64 stride[4],
+                       int64_t column, int64_t count, int32_t dtype, const float *row)
+{
+    const int64_t ahead = tess_min_i64(column + FETCH_ROWS, state->work->end - 1);
+
+    if (!base)
+        return;
+    fetch(base, ahead * stride[1], stride[3], count, dtype, 1);
+    put_row(base, column * stride[1], stride[3], count, dtype, row);
+}
+
 static void put_share(const struct state *state)
 {
     const tess_cpu_backward_work *work = state->work;
     const tess_args *args = state->args;
-    const int64_t width = padded(args->head_dim), width_v = padded(args->head_dim_v);
     const bool may_spread = (args->flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
+    float *dk = state->share.dk, *dv = state->share.dv;
 
-    for (int64_t j = 0; j < work->end - work->first; j++) {
-        const int64_t column = work->first + j;
-        float *const dk = state->share.dk + j * width, *const dv = state->share.dv + j * width_v;
+    for (int64_t column = work->first; column < work->end; column++) {
         const bool dk_is_finite = scale_row(dk, args->head_dim, args->scale);
         const bool dv_is_finite = scale_row(dv, args->head_dim_v, 1.0f);
 
         if (!(dk_is_finite && dv_is_finite) && !may_spread)
             tess_cpu_backward_column(work, column, dk, dv);
-        if (work->dk)
-            put_row(work->dk, column * args->dk_stride[1], args->dk_stride[3], args->head_dim,
-                    args->dk_dtype, dk);
-        if (work->dv)
-            put_row(work->dv, column * args->dv_stride[1], args->dv_stride[3], args->head_dim_v,
-                    args->dv_dtype, dv);
+        put_column(state, work->dk, args->dk_stride, column, args->head_dim, args->dk_dtype, dk);
+        put_column(state, work->dv, args->dv_stride, column, args->head_dim_v, args->dv_dtype, dv);
+        dk += padded(args->head_dim);
+        dv += padded(args->head_dim_v);
     }
 }
 
@@ -245,7 +262,11 @@ static void widen_rows(const struct block *block, struct view view, int inside, 
 
     for (int lane = 0; lane < VEC_LANES; lane++) {
         const int64_t index = view_index(view, block->rows[inside + lane]);
+        const int ahead = inside + lane + FETCH_ROWS;
         float *const to = copy + lane * pitch;
+        if (ahead < block->panels * PANEL_ROWS)
+            fetch(view.base, view_index(view, block->rows[ahead]), view.stride, view.count,
+                  view.dtype, 0);
         row[lane] = to;
         if (block->first + inside + lane >= block->end) {
             clear(to, pitch);
@@ -381,6 +402,12 @@ static void add_row(float *to, const float *row, int64_t count)
         to[d] += row[d];
 }
 
+static float *dq_row(const struct state *state, int row)
+{
+    const struct row_at at = state->block.rows[row];
+    return state->work->dq + (at.query * state->args->heads_q + at.head) * state->args->head_dim;
+}
+
 /* Adds one vector of rows of dq to the item's dQ. */
 static void put_dq(const struct state *state, int panel, int v)
 {
@@ -393,6 +420,8 @@ static void put_dq(const struct state *state, int panel, int v)
     vec fault = vec_set(0.0f);
     float faults[VEC_LANES];
 
+    for (int lane = 0; lane < VEC_LANES; lane++)
+        fetch((const char *)dq_row(state, inside + lane), 0, 1, dims, TESS_F32, 1);
     for (int64_t d = 0; d < dims; d += VEC_LANES) {
         vec block[VEC_LANES];
         for (int i = 0; i < VEC_LANES; i++) {
@@ -407,11 +436,9 @@ static void put_dq(const struct state *state, int panel, int v)
     vec_store(faults, fault);
     for (int lane = 0; lane < VEC_LANES && first + lane < state->block.end; lane++) {
         float *const row = state->rows + lane * pitch;
-        const struct row_at at = state->block.rows[inside + lane];
-        float *const to = work->dq + (at.query * state->args->heads_q + at.head) * dims;
         if (faults[lane] != 0.0f && !may_spread)
             tess_cpu_backward_row(work, first + lane, row);
-        add_row(to, row, dims);
+        add_row(dq_row(state, inside + lane), row, dims);
     }
 }
 

@@ -21,10 +21,14 @@ enum { TILE_COLUMNS = 48, ALIGN_FLOATS = 16, MOST_VECTORS = 4, MOST_SUMS = 12 };
 #else
 #define KERNEL_UNROLL_4 _Pragma("GCC unroll 4")
 #endif
+#define KERNEL_FETCH_READ(address) __builtin_prefetch(address, 0)
+#define KERNEL_FETCH_WRITE(address) __builtin_prefetch(address, 1)
 #else
 #define KERNEL_INLINE static inline
 #define KERNEL_APART static
 #define KERNEL_UNROLL_4
+#define KERNEL_FETCH_READ(address) ((void)(address))
+#define KERNEL_FETCH_WRITE(address) ((void)(address))
 #endif
 
 /* ---- scratch --------------------------------------------------------------------------------- */
@@ -68,6 +72,23 @@ static inline void widen(const char *base, int64_t index, int64_t stride, int64_
     }
     for (; d < count; d++)
         out[d] = tess_cpu_load(base, index + d * stride, dtype);
+}
+
+/* Asks for a row that is read, or written, a few rows later. In the usual layouts the rows of one
+ * head are a query apart, a distance that the hardware does not foresee. */
+KERNEL_INLINE void fetch(const char *base, int64_t index, int64_t stride, int64_t count,
+                         int32_t dtype, const int is_write)
+{
+    const int64_t size = tess_cpu_element_size(dtype);
+
+    if (stride != 1)
+        return;
+    for (int64_t byte = 0; byte < count * size; byte += 64) {
+        if (is_write)
+            KERNEL_FETCH_WRITE(base + index * size + byte);
+        else
+            KERNEL_FETCH_READ(base + index * size + byte);
+    }
 }
 
 /* The other way, for results. */
