@@ -53,7 +53,8 @@ enum {
 /* Some panels of rows. A panel's part of a transposed array follows the last one's. */
 struct block {
     int64_t first, end; /* folded rows; the lanes past the end are absent */
-    int panels;
+    int panels;         /* of it that have rows */
+    int capacity;       /* rows of a whole block: block_panels() of them */
     struct row_at rows[BLOCK_ROWS];
     struct seen seen[BLOCK_ROWS];            /* an absent row, or one of LSE -inf, sees nothing */
     tess_column_walk walk[VEC_BLOCK_PANELS]; /* tiles of the item that each panel sees */
@@ -243,8 +244,7 @@ static void put_share(const struct state *state)
  * one vector wide. */
 static int64_t group_at(const struct state *state, int vector)
 {
-    return (int64_t)block_panels(state->args->head_dim, state->args->head_dim_v) * PANEL_ROWS *
-           vector * VEC_LANES;
+    return (int64_t)state->block.capacity * vector * VEC_LANES;
 }
 
 static int count_vectors(int64_t count)
@@ -702,21 +702,22 @@ static void add_tile(struct state *state, int64_t tile)
 static void backward(const tess_cpu_backward_work *work)
 {
     const tess_args *args = work->at.args;
-    const int64_t rows = (int64_t)block_panels(args->head_dim, args->head_dim_v) * PANEL_ROWS;
     struct state state = {.work = work, .args = args, .hook = make_hook(&work->at)};
+    struct block *block = &state.block;
 
+    block->capacity = block_panels(args->head_dim, args->head_dim_v) * PANEL_ROWS;
     lay_scratch(work->at.scratch, args->head_dim, args->head_dim_v, &state);
     load_share(&state);
     if (work->dslope)
         clear(work->dslope, args->group);
-    for (int64_t f = 0; f < work->rows; f += rows) {
-        const int64_t end = tess_min_i64(f + rows, work->rows);
+    for (int64_t f = 0; f < work->rows; f += block->capacity) {
+        const int64_t end = tess_min_i64(f + block->capacity, work->rows);
         const tess_column_walk walk = item_walk(&state, f, end - 1);
         if (walk.first >= walk.end)
             continue;
-        state.block.first = f;
-        state.block.end = end;
-        state.block.panels = (int)((end - f + PANEL_ROWS - 1) / PANEL_ROWS);
+        block->first = f;
+        block->end = end;
+        block->panels = (int)((end - f + PANEL_ROWS - 1) / PANEL_ROWS);
         load_block(&state);
         for (int64_t tile = walk.first; tile < walk.end; tile++)
             add_tile(&state, tile);
