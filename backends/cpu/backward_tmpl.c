@@ -624,14 +624,47 @@ KERNEL_APART void score_all(const float *transposed, const float *const *key, in
                       VEC_WIDE_KEYS);
 }
 
-KERNEL_APART void gather_all(const float *gradient, const float *const *key, int columns,
-                             int64_t dims, float *dq)
+/* sum[dim][row of a panel] += sum over `count` columns of key[column][dim] * factor[column][row],
+ * for `dims` dims from `dim` on. */
+KERNEL_INLINE void gather(const float *factor, const float *key, int64_t pitch, int count,
+                          int64_t dim, float *sum, const int dims)
 {
+    vec part[MOST_SUMS][VEC_WIDE];
+
+    key += dim;
+    sum += dim * PANEL_ROWS;
+    for (int i = 0; i < dims; i++)
+        for (int v = 0; v < VEC_WIDE; v++)
+            part[i][v] = vec_set(0.0f);
+    KERNEL_UNROLL_4
+    for (int j = 0; j < count; j++, factor += BLOCK_ROWS, key += pitch) {
+        vec f[VEC_WIDE];
+        for (int v = 0; v < VEC_WIDE; v++)
+            f[v] = vec_load(factor + v * VEC_LANES);
+        for (int i = 0; i < dims; i++) {
+            const vec x = vec_broadcast(key + i);
+            for (int v = 0; v < VEC_WIDE; v++)
+                part[i][v] = vec_fma(x, f[v], part[i][v]);
+        }
+    }
+    for (int i = 0; i < dims; i++)
+        for (int v = 0; v < VEC_WIDE; v++) {
+            float *const at = sum + (i * VEC_WIDE + v) * VEC_LANES;
+            vec_store(at, vec_add(part[i][v], vec_load(at)));
+        }
+}
+
+/* All dims of a panel's dQ, in whole groups: behind the last dim they gather what nobody reads. */
+KERNEL_APART void gather_all(const float *factor, const float *key, int columns, int64_t dims,
+                             float *sum)
+{
+    const int64_t pitch = padded(dims);
+
     for (int64_t d = 0; d < dims; d += VEC_WIDE_DIMS) {
         if (VEC_WIDE_DIMS > 4 && d + 4 >= dims)
-            multiply_values(gradient, BLOCK_ROWS, key, columns, d, dq, VEC_WIDE, 4);
+            gather(factor, key, pitch, columns, d, sum, 4);
         else
-            multiply_values(gradient, BLOCK_ROWS, key, columns, d, dq, VEC_WIDE, VEC_WIDE_DIMS);
+            gather(factor, key, pitch, columns, d, sum, VEC_WIDE_DIMS);
     }
 }
 
@@ -669,7 +702,7 @@ static void add_panel(const struct state *state, int panel)
               args->head_dim_v, pairs->count, gradient);
     weigh_panel(state, panel, is_masked);
     if (args->gradients & TESS_GRADIENT_Q)
-        gather_all(gradient, pairs->k, pairs->count, args->head_dim, dq_of(state, panel));
+        gather_all(gradient, pairs->k[0], pairs->count, args->head_dim, dq_of(state, panel));
 }
 
 static void add_tile(struct state *state, int64_t tile)

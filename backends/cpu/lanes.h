@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the vector kernels share: rows in and out, the hook, the intervals, two matrix products. */
+ * What the vector kernels share: rows in and out, the hook, the intervals, the product of scores.
+ */
 #ifndef TESSERA_BACKENDS_CPU_LANES_H
 #define TESSERA_BACKENDS_CPU_LANES_H
 
@@ -306,7 +307,8 @@ KERNEL_INLINE vec_mask is_seen(vec first, vec end, int column)
     return vec_both(vec_less(first, at), vec_less(at, end));
 }
 
-/* ---- matrix products ------------------------------------------------------------------------- */
+/* ---- the product of scores
+ * ------------------------------------------------------------------------- */
 
 /* score[key * pitch + row] = sum over d of key[d] * query[d][row], for `keys` columns: keys x
  * vectors sums in registers, one pass over d. */
@@ -332,38 +334,6 @@ KERNEL_INLINE void multiply_keys(const float *query, const float *const *key, in
     for (int i = 0; i < keys; i++)
         for (int v = 0; v < vectors; v++)
             vec_store(score + i * pitch + v * VEC_LANES, sum[i][v]);
-}
-
-/* output[dim][row] += sum over `count` columns of value[column][dim] * weight[column * pitch +
- * row], for `dims` dims from `dim` on. The tile is summed by itself first: the error of a long row
- * then grows with the number of tiles, not of columns. */
-KERNEL_INLINE void multiply_values(const float *weight, int64_t pitch, const float *const *value,
-                                   int count, int64_t dim, float *output, const int vectors,
-                                   const int dims)
-{
-    vec sum[MOST_SUMS][MOST_VECTORS];
-
-    output += dim * vectors * VEC_LANES;
-    for (int i = 0; i < dims; i++)
-        for (int v = 0; v < vectors; v++)
-            sum[i][v] = vec_set(0.0f);
-    KERNEL_UNROLL_4
-    for (int j = 0; j < count; j++, weight += pitch) {
-        const float *const from = value[j] + dim;
-        vec w[MOST_VECTORS];
-        for (int v = 0; v < vectors; v++)
-            w[v] = vec_load(weight + v * VEC_LANES);
-        for (int i = 0; i < dims; i++) {
-            const vec x = vec_broadcast(from + i);
-            for (int v = 0; v < vectors; v++)
-                sum[i][v] = vec_fma(x, w[v], sum[i][v]);
-        }
-    }
-    for (int i = 0; i < dims; i++)
-        for (int v = 0; v < vectors; v++) {
-            float *const at = output + (i * vectors + v) * VEC_LANES;
-            vec_store(at, vec_add(sum[i][v], vec_load(at)));
-        }
 }
 
 #endif
