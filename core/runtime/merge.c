@@ -29,8 +29,9 @@ static tess_status check_tensor(const tess_host *host, const char *name, const t
         return tess_fail(host, TESS_INVALID,
                          "%s: %s is (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                          "); each extent takes 0 (head_dim 1) to 2^31 - 1, with strides that stay "
-                         "below 2^60 elements", call, name, layout->batch, layout->seqlen,
-                         layout->heads, layout->head_dim);
+                         "below 2^60 elements",
+                         call, name, layout->batch, layout->seqlen, layout->heads,
+                         layout->head_dim);
     if (is_lse ? layout->dtype != TESS_F32 : !is_float)
         return tess_fail(host, TESS_INVALID, "%s: %s.dtype is %" PRId32 " (%s); it takes %s", call,
                          name, layout->dtype, tess_dtype_name(layout->dtype),
@@ -44,8 +45,8 @@ static tess_status check_tensor(const tess_host *host, const char *name, const t
 static tess_status check_desc(const tess_host *host, const tess_merge_desc *d)
 {
     if (d->parts < 1 || d->parts > INT32_MAX)
-        return tess_fail(host, TESS_INVALID, "%s: desc.parts is %" PRId64 "; it takes 1 to 2^31 - 1",
-                         call, d->parts);
+        return tess_fail(host, TESS_INVALID,
+                         "%s: desc.parts is %" PRId64 "; it takes 1 to 2^31 - 1", call, d->parts);
     TESS_TRY(check_tensor(host, "desc.o_part", &d->o_part, false));
     TESS_TRY(check_tensor(host, "desc.lse_part", &d->lse_part, true));
     TESS_TRY(check_tensor(host, "desc.o", &d->o, false));
@@ -57,8 +58,8 @@ static tess_status check_desc(const tess_host *host, const tess_merge_desc *d)
     if (d->lse.batch != d->o.batch || d->lse.seqlen != d->o.seqlen || d->lse.heads != d->o.heads)
         return tess_fail(host, TESS_INVALID,
                          "%s: desc.lse is (%" PRId64 ", %" PRId64 ", %" PRId64 "); it must have "
-                         "batch, seqlen and heads of desc.o", call, d->lse.batch, d->lse.seqlen,
-                         d->lse.heads);
+                         "batch, seqlen and heads of desc.o",
+                         call, d->lse.batch, d->lse.seqlen, d->lse.heads);
     if (tess_layout_overlaps_itself(&d->o) || tess_layout_overlaps_itself(&d->lse))
         return tess_fail(host, TESS_INVALID, "%s: desc.%s must not overlap itself", call,
                          tess_layout_overlaps_itself(&d->o) ? "o" : "lse");
@@ -102,9 +103,11 @@ static tess_status check_args(const tess_host *host, const tess_merge_desc *d,
         first[i] = end[i] = 0;
         if (tess_layout_is_empty(all[i].layout) || (i == 3 && !a->lse.base))
             continue;
-        if (!all[i].in->base || ((uintptr_t)all[i].in->base + (uintptr_t)all[i].in->offset) % (uintptr_t)size)
+        if (!all[i].in->base ||
+            ((uintptr_t)all[i].in->base + (uintptr_t)all[i].in->offset) % (uintptr_t)size)
             return tess_fail(host, TESS_INVALID,
-                             "%s: args.%s is NULL or no multiple of its element's %" PRId64 " bytes",
+                             "%s: args.%s is NULL or no multiple of its element's %" PRId64
+                             " bytes",
                              call, all[i].name, size);
         span_of(all[i].layout, all[i].parts, all[i].stride, all[i].in, &first[i], &end[i]);
     }
@@ -113,7 +116,8 @@ static tess_status check_args(const tess_host *host, const tess_merge_desc *d,
             if (other != output && first[output] < end[other] && first[other] < end[output])
                 return tess_fail(host, TESS_INVALID,
                                  "%s: args.%s shares memory with args.%s; outputs must not overlap "
-                                 "inputs or each other", call, all[output].name, all[other].name);
+                                 "inputs or each other",
+                                 call, all[output].name, all[other].name);
     return TESS_OK;
 }
 

@@ -33,7 +33,8 @@ const tess_backend *tess_registry_find(const char *device_name, const char **out
     for (size_t i = 0; i < BACKENDS; i++) {
         if (strlen(backends[i]->name) == length &&
             strncmp(backends[i]->name, device_name, length) == 0) {
-            *out_rest = device_name[length] == ':' ? device_name + length + 1 : device_name + length;
+            *out_rest =
+                device_name[length] == ':' ? device_name + length + 1 : device_name + length;
             return backends[i];
         }
     }
@@ -43,7 +44,10 @@ const tess_backend *tess_registry_find(const char *device_name, const char **out
 void tess_registry_write(tess_text *out_text)
 {
     for (size_t i = 0; i < BACKENDS; i++)
-        tess_text_add(out_text, "%s%s", i == 0 ? "" : i + 1 < BACKENDS ? ", " : " or ",
+        tess_text_add(out_text, "%s%s",
+                      i == 0             ? ""
+                      : i + 1 < BACKENDS ? ", "
+                                         : " or ",
                       backends[i]->name);
 }
 
@@ -91,9 +95,9 @@ tess_status tess_registry_check_list(const tess_host *host, const char *call, co
         memcpy(word, name, sizeof word);
         word[strcspn(word, ":")] = '\0'; /* the number behind it is not what was mistyped */
         nearest = tess_registry_nearest(word);
-        return tess_fail(host, TESS_INVALID, "%s: %s %s \"%s\"; it takes %s%s%s%s", call, what, verb,
-                         name, known, nearest ? " (did you mean " : "", nearest ? nearest : "",
-                         nearest ? "?)" : "");
+        return tess_fail(host, TESS_INVALID, "%s: %s %s \"%s\"; it takes %s%s%s%s", call, what,
+                         verb, name, known, nearest ? " (did you mean " : "",
+                         nearest ? nearest : "", nearest ? "?)" : "");
     }
     return TESS_OK;
 }

@@ -32,8 +32,8 @@ bool tess_layout_reach(const tess_layout *layout, int64_t *out_lowest, int64_t *
         if (extent[axis] <= 1)
             continue;
         if (!tess_multiply_i64(extent[axis] - 1, stride[axis], &span) || span > most ||
-            span < -most || !tess_add_i64(span < 0 ? lowest : highest, span,
-                                          span < 0 ? &lowest : &highest))
+            span < -most ||
+            !tess_add_i64(span < 0 ? lowest : highest, span, span < 0 ? &lowest : &highest))
             return false;
         if (lowest < -most || highest > most)
             return false;
@@ -43,9 +43,13 @@ bool tess_layout_reach(const tess_layout *layout, int64_t *out_lowest, int64_t *
     return true;
 }
 
-static int64_t magnitude(int64_t value) { return value < 0 ? -value : value; }
+static int64_t magnitude(int64_t value)
+{
+    return value < 0 ? -value : value;
+}
 
-/* Axes with more than one element, smallest stride first, strides made positive. Returns how many. */
+/* Axes with more than one element, smallest stride first, strides made positive. Returns how many.
+ */
 static int sort_axes(const tess_layout *layout, int64_t out_extent[4], int64_t out_stride[4])
 {
     int64_t extent[4], stride[4];
@@ -124,9 +128,9 @@ static int64_t inner_span(const byte_view *view, int64_t modulus)
 static bool apart_modulo(const byte_view *a, const byte_view *b, int64_t modulus)
 {
     const int64_t a_span = inner_span(a, modulus), b_span = inner_span(b, modulus);
-    const int64_t distance =
-        (int64_t)((b->lowest % (uintptr_t)modulus + (uintptr_t)modulus - a->lowest % (uintptr_t)modulus) %
-                  (uintptr_t)modulus);
+    const int64_t distance = (int64_t)((b->lowest % (uintptr_t)modulus + (uintptr_t)modulus -
+                                        a->lowest % (uintptr_t)modulus) %
+                                       (uintptr_t)modulus);
 
     if (a_span == 0 || b_span == 0)
         return false;

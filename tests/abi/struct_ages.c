@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,6 +293,11 @@ static const struct {
 #include "interface.def"
 };
 
+static bool is_output(const growing *subject)
+{
+    return subject->call == call_device_info;
+}
+
 /* The struct of a caller whose header gives it `size` bytes: in memory of exactly that size, so
  * that a sanitizer sees a read behind it. `tail` is the last byte of a longer one. */
 static tess_status call_at(const growing *subject, size_t struct_size, size_t size,
@@ -309,8 +315,9 @@ static tess_status call_at(const growing *subject, size_t struct_size, size_t si
     if (size > subject->size)
         given[size - 1] = tail;
     status = subject->call(given);
+    /* The library writes to one kind of struct only, and clears there what it does not know. */
     if (size > subject->size)
-        assert_int_equal(given[size - 1], tail);
+        assert_int_equal(given[size - 1], is_output(subject) ? 0 : tail);
     free(whole);
     free(given);
     return status;
@@ -367,6 +374,10 @@ static void refuses_newer_in_use(void **state)
     for (size_t more = 1; more <= NEWER; more++) {
         const size_t size = subject->size + more;
 
+        if (is_output(subject)) {
+            assert_int_equal(call_at(subject, size, size, 1), status_today(subject));
+            continue;
+        }
         assert_int_equal(call_at(subject, size, size, 1), TESS_TOO_NEW);
         assert_true(tess_context_error(NULL, text, sizeof text) > 0);
         assert_non_null(strstr(text, "newer"));
