@@ -27,17 +27,17 @@ static tess_status check_one(const tess_host *host, const char *call, const tess
 
     if (!b->is_wanted) {
         if (b->base || b->offset)
-            return tess_fail(host, TESS_INVALID,
-                             "%s: %s is given but the plan's descriptor does not ask for it; it "
-                             "takes NULL",
-                             call, b->name);
+            return tess_fail(
+                host, TESS_INVALID,
+                "%s: %s is given but the descriptor does not ask for it; it takes NULL", call,
+                b->name);
         return TESS_OK;
     }
     if (!b->base) {
         if (b->is_optional || is_empty)
             return TESS_OK;
-        return tess_fail(host, TESS_INVALID, "%s: %s is NULL but the plan's descriptor asks for it",
-                         call, b->name);
+        return tess_fail(host, TESS_INVALID, "%s: %s is NULL but the descriptor asks for it", call,
+                         b->name);
     }
     if (b->offset % size != 0)
         return tess_fail(host, TESS_INVALID,
@@ -57,6 +57,13 @@ static tess_status check_alignment(const tess_host *host, const char *call, cons
                          "%s: %s is at an address that is no multiple of its element's %zu bytes",
                          call, b->name, (size_t)size);
     return TESS_OK;
+}
+
+tess_status tess_bind_check(const tess_host *host, const char *call, bool is_plain,
+                            const tess_binding *binding)
+{
+    TESS_TRY(check_one(host, call, binding));
+    return is_plain ? check_alignment(host, call, binding) : TESS_OK;
 }
 
 static bool is_bound(const tess_binding *b)
@@ -111,11 +118,8 @@ tess_status tess_bind(const tess_plan *plan, const char *call,
     const tess_host *host = &plan->device->context->host;
     const bool is_plain = plan->device->backend->has_plain_addresses;
 
-    for (int i = 0; i < TESS_AT_COUNT; i++) {
-        TESS_TRY(check_one(host, call, &bindings[i]));
-        if (is_plain)
-            TESS_TRY(check_alignment(host, call, &bindings[i]));
-    }
+    for (int i = 0; i < TESS_AT_COUNT; i++)
+        TESS_TRY(tess_bind_check(host, call, is_plain, &bindings[i]));
     if (is_plain)
         TESS_TRY(check_overlap(host, call, bindings));
     for (int i = 0; i < TESS_AT_COUNT; i++) {

@@ -2,35 +2,20 @@
  * Backends by name: what was compiled in, what a context allows, which device a name means. */
 #include "core/runtime/registry.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* A test may put a list of its own here. */
-#ifndef TESS_BACKENDS_DEF
-#define TESS_BACKENDS_DEF "backends/backends.def"
-#endif
-
-/* In order of priority; a test holds the table to it. */
-static const tess_backend *const backends[] = {
-#define TESS_BACKEND(name) &tess_backend_##name,
-#include TESS_BACKENDS_DEF
-#undef TESS_BACKEND
-};
-
-enum { BACKENDS = sizeof backends / sizeof backends[0], MOST_NAME = 64 };
-
-const tess_backend *const *tess_registry(size_t *out_count)
-{
-    *out_count = BACKENDS;
-    return backends;
-}
+enum { MOST_BACKENDS = 16, MOST_NAME = 64 };
 
 const tess_backend *tess_registry_find(const char *device_name, const char **out_rest)
 {
     const size_t length = strcspn(device_name, ":");
+    size_t count;
+    const tess_backend *const *backends = tess_registry(&count);
 
     if (device_name[length] == ':' && device_name[length + 1] == '\0')
         return NULL;
-    for (size_t i = 0; i < BACKENDS; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (strlen(backends[i]->name) == length &&
             strncmp(backends[i]->name, device_name, length) == 0) {
             *out_rest =
@@ -43,20 +28,27 @@ const tess_backend *tess_registry_find(const char *device_name, const char **out
 
 void tess_registry_write(tess_text *out_text)
 {
-    for (size_t i = 0; i < BACKENDS; i++)
+    size_t count;
+    const tess_backend *const *backends = tess_registry(&count);
+
+    for (size_t i = 0; i < count; i++)
         tess_text_add(out_text, "%s%s",
-                      i == 0             ? ""
-                      : i + 1 < BACKENDS ? ", "
-                                         : " or ",
+                      i == 0          ? ""
+                      : i + 1 < count ? ", "
+                                      : " or ",
                       backends[i]->name);
 }
 
 const char *tess_registry_nearest(const char *word)
 {
-    const char *names[BACKENDS];
-    for (size_t i = 0; i < BACKENDS; i++)
+    const char *names[MOST_BACKENDS];
+    size_t count;
+    const tess_backend *const *backends = tess_registry(&count);
+
+    assert(count <= MOST_BACKENDS);
+    for (size_t i = 0; i < count; i++)
         names[i] = backends[i]->name;
-    return tess_text_nearest(word, names, BACKENDS);
+    return tess_text_nearest(word, names, count);
 }
 
 bool tess_list_at(const char *list, size_t index, char *out_name, size_t size)
@@ -135,12 +127,13 @@ const tess_backend *tess_registry_at(const tess_context *context, size_t index)
 {
     const char *const list = context->backends;
     const tess_backend *listed;
-    size_t first;
+    size_t first, count;
+    const tess_backend *const *backends = tess_registry(&count);
 
     for (size_t i = 0; list[0] && (listed = listed_at(list, i)) != NULL; i++)
         if (is_listed(list, listed, &first) && first == i && index-- == 0)
             return listed;
-    for (size_t i = 0; i < BACKENDS; i++)
+    for (size_t i = 0; i < count; i++)
         if ((!list[0] || !is_listed(list, backends[i], &first)) && index-- == 0)
             return backends[i];
     return NULL;

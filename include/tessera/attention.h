@@ -106,7 +106,8 @@ typedef struct tess_varlen {
     size_t struct_size;   /* sizeof(tess_varlen) */
     int64_t sequences;    /* with a tensor that is not packed: its batch (paged K, V excepted) */
     int64_t max_seqlen_q; /* upper bound of every length; needed where rows are packed, else 0 */
-    int64_t max_seqlen_k; /* the same for columns; with paging 0 means max_pages * page size */
+    int64_t max_seqlen_k; /* the same for columns; with paging 0 means max_pages * page size, and
+                             without seqused_k it is every sequence's length */
 
     /* Copies in host memory of the arrays named in `present`, or NULL. They let the plan schedule
      * better; the arrays of the arguments decide what is computed. Read when the plan is made. */
@@ -186,8 +187,8 @@ typedef struct tess_attention_desc {
 typedef struct tess_gradient_desc {
     size_t struct_size; /* sizeof(tess_gradient_desc) */
     tess_layout d_o, dq, dk, dv;
-    int64_t dbias_stride[4]; /* b, h, i, j of dbias, fp32; an axis broadcast by 0 is summed */
-    uint32_t wanted;         /* TESS_GRADIENT_... bits; 0: dq, dk and dv */
+    int64_t dbias_stride[4]; /* b, h, i, j of dbias, fp32; over an axis of stride 0 it is a sum */
+    uint32_t wanted;         /* TESS_GRADIENT_... bits; no output among them: dq, dk and dv */
     uint32_t reserved;       /* 0 */
 } tess_gradient_desc;
 
@@ -220,7 +221,11 @@ typedef struct tess_forward_args {
 } tess_forward_args;
 
 /* Where one backward pass finds its data; inputs and rules as in tess_forward_args, with o and lse
- * as the forward pass left them. Gradients overwrite their outputs. */
+ * as the forward pass left them. Gradients overwrite their outputs; rows and columns past the used
+ * lengths are not written.
+ *
+ * d_lse is laid out like lse. dalibi_slopes is fp32, packed (sequences, heads_q), or (heads_q),
+ * summed over the sequences, when slope_stride[0] is 0. dsink is fp32, packed (heads_q). */
 typedef struct tess_backward_args {
     size_t struct_size; /* sizeof(tess_backward_args) */
     tess_in q, k, v, o, lse;

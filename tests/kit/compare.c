@@ -97,15 +97,24 @@ static double floor_of(const comparing *k, const tess_oracle_row *row)
            (double)(row->columns + 1) * tess_number_least(TESS_F32);
 }
 
+/* The maximum times log2(e) of a row whose weight is all on one column, where LSE is the maximum.
+ */
+static double exponent_of(const tess_oracle_row *row)
+{
+    return fabs(row->lse) * 1.4426950408889634;
+}
+
 /* Whether all the weight is on one column, so that O is that column's V to the bit: the others are
- * below what exp() resolves in fp32. Between 2^10 and 2^24 the definition lets exp2(s*c - m*c) be
- * off by the rounding of m*c, which cancels in the quotient but not in a rounded weight. */
+ * below what exp() resolves in fp32, whatever fp32 makes of the scores. Between 2^10 and 2^24 the
+ * definition lets exp2(s*c - m*c) be off by the rounding of m*c, which cancels in the quotient but
+ * not in a rounded weight. */
 static bool is_one_value(const tess_oracle_row *row)
 {
-    const double exponent = row->magnitude * 1.4426950408889634;
+    const double exponent = exponent_of(row);
 
-    return row->columns > 0 && row->sole_column >= 0 && row->lead > 110 &&
-           (exponent < 0x1p10 || exponent >= 0x1p24);
+    return row->columns > 0 && row->sole_column >= 0 &&
+           row->lead > 110 + 4 * FP32_SCORE * row->magnitude &&
+           (exponent < 0x1p10 || exponent > 0x1.1p24);
 }
 
 /* Whether O is the mean of small integers over a power of two of equal scores. A merge of splits
@@ -124,19 +133,20 @@ static double rounding_of(const comparing *k, double expected)
     return fabs(tess_number_round(tess_shape_o_dtype(&k->c->line), expected) - expected);
 }
 
-/* What one column's V may be off by. The quotient of two rounded products is off by two fp32
- * places; a 16-bit weight next to an fp32 sum by the rounding of m*c too, which a 16-bit result,
+/* What one column's V may be off by. In fp32 a weight that is not quite 1 is multiplied, summed,
+ * inverted and multiplied again, and once more where splits are merged: a handful of roundings,
+ * below 2^-21. A 16-bit weight next to an fp32 sum adds the rounding of m*c, which a 16-bit result,
  * being that far from the next one, hides and an fp32 result shows. */
 static double allowance_of_one_value(const comparing *k, const tess_oracle_row *row,
                                      double expected)
 {
     const bool is_narrow = k->c->line.dtype != TESS_F32;
-    const double exponent = row->magnitude * 1.4426950408889634;
+    const double exponent = exponent_of(row);
     const double weight = is_narrow && exponent < 0x1p24 ? exponent * 0x1p-23 : 0;
 
     if (tess_shape_o_dtype(&k->c->line) != TESS_F32)
-        return fabs(expected) * 0x1p-22 + rounding_of(k, expected);
-    return fabs(expected) * (0x1p-22 + weight) + floor_of(k, row);
+        return fabs(expected) * 0x1p-21 + rounding_of(k, expected);
+    return fabs(expected) * (0x1p-21 + weight) + floor_of(k, row);
 }
 
 static double allowance_of_o(const comparing *k, const tess_oracle_row *row, double expected)
