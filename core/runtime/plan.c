@@ -16,22 +16,6 @@ static int64_t stride_of(int64_t a, int64_t b)
     return tess_multiply_i64(a, b, &product) ? product : INT64_MAX;
 }
 
-tess_layout tess_layout_packed(tess_dtype dtype, int64_t batch, int64_t seqlen, int64_t heads,
-                               int64_t head_dim)
-{
-    const int64_t row = stride_of(heads, head_dim);
-    return (tess_layout){batch, seqlen,   heads, head_dim, stride_of(seqlen, row),
-                         row,   head_dim, 1,     dtype,    0};
-}
-
-tess_layout tess_layout_by_head(tess_dtype dtype, int64_t batch, int64_t seqlen, int64_t heads,
-                                int64_t head_dim)
-{
-    const int64_t head = stride_of(seqlen, head_dim);
-    return (tess_layout){batch,    seqlen, heads, head_dim, stride_of(heads, head),
-                         head_dim, head,   1,     dtype,    0};
-}
-
 /* What the environment may add to a problem that left it open. */
 static void apply_environment(const tess_env *env, tess_problem *problem)
 {

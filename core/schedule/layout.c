@@ -4,6 +4,22 @@
 
 #include "core/base/alloc.h"
 
+tess_layout tess_layout_packed(tess_dtype dtype, int64_t batch, int64_t seqlen, int64_t heads,
+                               int64_t head_dim)
+{
+    const int64_t row = stride_of(heads, head_dim);
+    return (tess_layout){batch, seqlen,   heads, head_dim, stride_of(seqlen, row),
+                         row,   head_dim, 1,     dtype,    0};
+}
+
+tess_layout tess_layout_by_head(tess_dtype dtype, int64_t batch, int64_t seqlen, int64_t heads,
+                                int64_t head_dim)
+{
+    const int64_t head = stride_of(seqlen, head_dim);
+    return (tess_layout){batch,    seqlen, heads, head_dim, stride_of(heads, head),
+                         head_dim, head,   1,     dtype,    0};
+}
+
 void tess_layout_axes(const tess_layout *layout, int64_t out_extent[4], int64_t out_stride[4])
 {
     out_extent[0] = layout->batch;
