@@ -8,14 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A stride that does not fit becomes the largest number, which the plan then refuses by name;
- * wrapped, it might look like one that is fine. */
-static int64_t stride_of(int64_t a, int64_t b)
-{
-    int64_t product;
-    return tess_multiply_i64(a, b, &product) ? product : INT64_MAX;
-}
-
 /* What the environment may add to a problem that left it open. */
 static void apply_environment(const tess_env *env, tess_problem *problem)
 {

@@ -4,6 +4,14 @@
 
 #include "core/base/alloc.h"
 
+/* A stride that does not fit becomes the largest number, which the plan then refuses by name;
+ * wrapped, it might look like one that is fine. */
+static int64_t stride_of(int64_t a, int64_t b)
+{
+    int64_t product;
+    return tess_multiply_i64(a, b, &product) ? product : INT64_MAX;
+}
+
 tess_layout tess_layout_packed(tess_dtype dtype, int64_t batch, int64_t seqlen, int64_t heads,
                                int64_t head_dim)
 {
