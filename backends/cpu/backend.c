@@ -43,7 +43,7 @@ enum { MOST_HEAD_DIM = 512 };
 /* The typed function behind a record's entry. */
 typedef struct entry {
     tess_cpu_forward_fn forward; /* one of the two */
-    tess_cpu_backward_fn backward;
+    tess_cpu_backward_fns backward;
 } entry;
 
 #define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank) \
@@ -52,7 +52,8 @@ typedef struct entry {
 #undef TESS_CPU_KERNEL
 
 #define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank) \
-    IF_##isa(static const entry entry_##kernel_name = {.backward = function};)
+    IF_##isa(static const entry entry_##kernel_name = {                                          \
+                 .backward = {function, function##_dot, function##_put_sum}};)
 #include "backends/cpu/backward.def"
 #undef TESS_CPU_KERNEL
 

@@ -21,7 +21,7 @@ struct tess_prepared {
     const tess_host *host;
     const tess_schedule *schedule; /* the plan's, which outlives this */
     tess_cpu_forward_fn forward;   /* one of the two */
-    tess_cpu_backward_fn backward;
+    tess_cpu_backward_fns backward;
     int32_t threads; /* that the problem is worth */
 };
 

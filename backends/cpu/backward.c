@@ -31,6 +31,12 @@ static int64_t first_value(const tess_args *args, const tess_cpu_sequence *s, in
     return tess_cpu_first_row(args, s) * args->heads_q + head_kv * args->group;
 }
 
+/* Floats of one of the buffers that dQ is summed in. */
+static int64_t dq_buffer(const tess_args *args)
+{
+    return tess_cpu_all_rows(args) * args->heads_q * args->head_dim;
+}
+
 static const char *d_o_of(const backward_run *run, const tess_cpu_sequence *s, int64_t head_kv)
 {
     const tess_args *a = run->args;
@@ -59,65 +65,95 @@ static float *dbias_of(const backward_run *run, int64_t sequence, int64_t head_q
 /* ---- before: delta, and sums that start at zero ------------------------------------------------
  */
 
-static float delta_of(const backward_run *run, const tess_cpu_work *work, const char *d_o,
-                      const float *d_lse, int64_t folded_row)
-{
-    const tess_args *args = run->args;
-    const int64_t o = tess_cpu_row(work, args->o_stride, folded_row);
-    const int64_t g = tess_cpu_row(work, args->do_stride, folded_row);
-    float delta = 0.0f;
+/* Queries of one item of the passes over rows. These take all heads of a query at a time, in the
+ * order in which the usual layouts and the workspace have them. */
+enum { PASS_QUERIES = 32 };
 
-    for (int64_t d = 0; d < args->head_dim_v; d++)
-        delta += tess_cpu_load(work->o, o + d * args->o_stride[3], args->o_dtype) *
-                 tess_cpu_load(d_o, g + d * args->do_stride[3], args->do_dtype);
-    if (d_lse)
-        delta -= d_lse[folded_row / args->group * args->lse_stride[1] +
-                       folded_row % args->group * args->lse_stride[2]];
-    return delta;
+typedef struct query_span {
+    tess_cpu_sequence sequence;
+    int64_t first, end; /* queries of the sequence */
+} query_span;
+
+static int64_t pass_items(const tess_args *args)
+{
+    return args->sequences * ((args->rows + PASS_QUERIES - 1) / PASS_QUERIES);
 }
 
-/* The whole of dBias of one (sequence, head); an axis that is summed has one element. */
-static void clear_dbias(const backward_run *run, int64_t sequence, int64_t head_q)
+static query_span pass_queries(const backward_run *run, int64_t item)
 {
-    const tess_args *args = run->args;
-    const int64_t rows = args->dbias_stride[2] ? args->rows : args->rows > 0;
-    const int64_t columns = args->dbias_stride[3] ? args->columns : args->columns > 0;
-    float *dbias = dbias_of(run, sequence, head_q);
+    const int64_t spans = (run->args->rows + PASS_QUERIES - 1) / PASS_QUERIES;
+    query_span span = {.sequence = tess_cpu_sequence_at(run->args, run->addresses, item / spans),
+                       .first = item % spans * PASS_QUERIES};
 
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++)
-            dbias[i * args->dbias_stride[2] + j * args->dbias_stride[3]] = 0.0f;
+    span.end = tess_min_i64(span.first + PASS_QUERIES, span.sequence.rows);
+    return span;
 }
 
-static void start_item(void *user, int64_t item, int32_t worker)
+/* Row (query, head) of a tensor laid out like Q. */
+static tess_cpu_row_at row_at(const tess_address *address, const tess_i64 stride[4], int32_t dtype,
+                              const tess_cpu_sequence *s, int64_t query, int64_t head)
+{
+    return (tess_cpu_row_at){
+        .base = address->base,
+        .index = s->batch * stride[0] + (s->first_row + query) * stride[1] + head * stride[2],
+        .stride = stride[3],
+        .dtype = dtype,
+    };
+}
+
+static float delta_of(const backward_run *run, const tess_cpu_sequence *s, int64_t query,
+                      int64_t head)
+{
+    const tess_args *args = run->args;
+    const tess_address *addresses = run->addresses;
+    const float *d_lse = addresses[TESS_AT_D_LSE].base;
+    const tess_cpu_row_at o =
+        row_at(&addresses[TESS_AT_O], args->o_stride, args->o_dtype, s, query, head);
+    const tess_cpu_row_at d_o =
+        row_at(&addresses[TESS_AT_D_O], args->do_stride, args->do_dtype, s, query, head);
+    const float delta = run->prepared->backward.dot(o, d_o, args->head_dim_v);
+
+    return d_lse ? delta - d_lse[s->batch * args->lse_stride[0] +
+                                 (s->first_row + query) * args->lse_stride[1] +
+                                 head * args->lse_stride[2]]
+                 : delta;
+}
+
+static void start_rows(void *user, int64_t item, int32_t worker)
 {
     const backward_run *run = user;
     const tess_args *args = run->args;
-    const int64_t sequence = item / args->heads_kv, head_kv = item % args->heads_kv;
-    const tess_cpu_sequence s = tess_cpu_sequence_at(args, run->addresses, sequence);
-    const int64_t value = first_value(args, &s, head_kv);
-    const int64_t buffer = tess_cpu_all_rows(args) * args->heads_q * args->head_dim;
-    const char *d_o = d_o_of(run, &s, head_kv);
-    const float *d_lse = run->addresses[TESS_AT_D_LSE].base;
-    tess_cpu_work work = {.splits = 1};
+    const query_span span = pass_queries(run, item);
+    const int64_t count = (span.end - span.first) * args->heads_q;
+    const int64_t first = (tess_cpu_first_row(args, &span.sequence) + span.first) * args->heads_q;
+    float *const delta = floats(run, args->delta) + first;
 
     (void)worker;
-    tess_cpu_resolve(args, run->addresses, sequence, &s, head_kv, &work);
-    if (d_lse)
-        d_lse += s.batch * args->lse_stride[0] + s.first_row * args->lse_stride[1] +
-                 head_kv * args->group * args->lse_stride[2];
-    for (int64_t f = 0; f < s.rows * args->group; f++) {
-        const int64_t at = value + f / args->group * args->heads_q + f % args->group;
-        floats(run, args->delta)[at] = delta_of(run, &work, d_o, d_lse, f);
-        for (int64_t b = 0; b < args->dq_buffers; b++)
-            memset(floats(run, args->partial_dq) + b * buffer + at * args->head_dim, 0,
-                   (size_t)args->head_dim * sizeof(float));
-    }
-    for (int64_t head = 0; run->addresses[TESS_AT_DBIAS].base && head < args->group; head++) {
-        const int64_t head_q = head_kv * args->group + head;
-        if ((sequence == 0 || args->dbias_stride[0]) && (head_q == 0 || args->dbias_stride[1]))
-            clear_dbias(run, sequence, head_q);
-    }
+    if (count <= 0)
+        return;
+    for (int64_t i = 0; i < count; i++)
+        delta[i] = delta_of(run, &span.sequence, span.first + i / args->heads_q, i % args->heads_q);
+    for (int64_t b = 0; b < args->dq_buffers; b++)
+        memset(floats(run, args->partial_dq) + b * dq_buffer(args) + first * args->head_dim, 0,
+               (size_t)(count * args->head_dim) * sizeof(float));
+}
+
+/* The whole of dBias of one (sequence, head); an axis that is summed has one element. */
+static void clear_dbias(void *user, int64_t item, int32_t worker)
+{
+    const backward_run *run = user;
+    const tess_args *args = run->args;
+    const int64_t sequence = item / args->heads_q, head = item % args->heads_q;
+    const int64_t rows = args->dbias_stride[2] ? args->rows : args->rows > 0;
+    const int64_t columns = args->dbias_stride[3] ? args->columns : args->columns > 0;
+    float *dbias = dbias_of(run, sequence, head);
+
+    (void)worker;
+    if ((sequence > 0 && !args->dbias_stride[0]) || (head > 0 && !args->dbias_stride[1]))
+        return;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++)
+            dbias[i * args->dbias_stride[2] + j * args->dbias_stride[3]] = 0.0f;
 }
 
 /* ---- the waves ----------------------------------------------------------------------------------
@@ -132,7 +168,6 @@ static void run_item(void *user, int64_t item, int32_t worker)
     const int64_t sequence = run->base[0] + item / run->extent[2] / run->extent[1];
     const tess_cpu_sequence s = tess_cpu_sequence_at(args, run->addresses, sequence);
     const int64_t value = first_value(args, &s, head_kv);
-    const int64_t buffer = tess_cpu_all_rows(args) * args->heads_q * args->head_dim;
     tess_cpu_backward_work work = {
         .at = {.splits = 1,
                .scratch = run->workspace + args->scratch + worker * args->scratch_size},
@@ -146,8 +181,8 @@ static void run_item(void *user, int64_t item, int32_t worker)
     tess_cpu_resolve(args, run->addresses, sequence, &s, head_kv, &work.at);
     work.d_o = d_o_of(run, &s, head_kv);
     work.delta = floats(run, args->delta) + value;
-    work.dq =
-        floats(run, args->partial_dq) + share % args->dq_buffers * buffer + value * args->head_dim;
+    work.dq = floats(run, args->partial_dq) + share % args->dq_buffers * dq_buffer(args) +
+              value * args->head_dim;
     work.dk =
         gradient_of(&run->addresses[TESS_AT_DK], args->dk_stride, args->dk_dtype, &s, head_kv);
     work.dv =
@@ -156,7 +191,7 @@ static void run_item(void *user, int64_t item, int32_t worker)
     if (args->gradients & TESS_GRADIENT_ALIBI)
         work.dslope = floats(run, args->partial_bias) +
                       ((sequence * args->heads_kv + head_kv) * run->shares + share) * args->group;
-    run->prepared->backward(&work);
+    run->prepared->backward.run(&work);
 }
 
 /* Items that add to the same memory must not run at once: shares with one dQ buffer, and, where
@@ -187,31 +222,23 @@ static void run_waves(backward_run *run)
 /* ---- after: dQ, dSlope, dSink -------------------------------------------------------------------
  */
 
-static void finish_item(void *user, int64_t item, int32_t worker)
+static void finish_rows(void *user, int64_t item, int32_t worker)
 {
     const backward_run *run = user;
     const tess_args *args = run->args;
-    const int64_t sequence = item / args->heads_kv, head_kv = item % args->heads_kv;
-    const tess_cpu_sequence s = tess_cpu_sequence_at(args, run->addresses, sequence);
-    const int64_t buffer = tess_cpu_all_rows(args) * args->heads_q * args->head_dim;
-    const int64_t dq = s.batch * args->dq_stride[0] + s.first_row * args->dq_stride[1] +
-                       head_kv * args->group * args->dq_stride[2];
+    const query_span span = pass_queries(run, item);
+    const float *sums =
+        floats(run, args->partial_dq) +
+        (tess_cpu_first_row(args, &span.sequence) + span.first) * args->heads_q * args->head_dim;
 
     (void)worker;
-    for (int64_t f = 0; f < s.rows * args->group; f++) {
-        const int64_t at =
-            first_value(args, &s, head_kv) + f / args->group * args->heads_q + f % args->group;
-        const int64_t to =
-            dq + f / args->group * args->dq_stride[1] + f % args->group * args->dq_stride[2];
-        const float *sums = floats(run, args->partial_dq) + at * args->head_dim;
-        for (int64_t d = 0; d < args->head_dim; d++) {
-            float sum = sums[d];
-            for (int64_t b = 1; b < args->dq_buffers; b++)
-                sum += sums[b * buffer + d];
-            tess_cpu_store(run->addresses[TESS_AT_DQ].base, to + d * args->dq_stride[3],
-                           args->dq_dtype, sum);
+    for (int64_t query = span.first; query < span.end; query++)
+        for (int64_t head = 0; head < args->heads_q; head++, sums += args->head_dim) {
+            const tess_cpu_row_at to = row_at(&run->addresses[TESS_AT_DQ], args->dq_stride,
+                                              args->dq_dtype, &span.sequence, query, head);
+            run->prepared->backward.put_sum(to, sums, args->dq_buffers, dq_buffer(args),
+                                            args->head_dim);
         }
-    }
 }
 
 /* dSlope of every head, of each sequence by itself or summed over them as the slopes are. */
@@ -275,10 +302,12 @@ tess_status tess_cpu_launch_backward(const tess_prepared *prepared,
     if (args->gradients & TESS_GRADIENT_ALIBI)
         memset(floats(&run, args->partial_bias), 0,
                (size_t)(args->sequences * args->heads_q * run.shares) * sizeof(float));
-    tess_cpu_for_each(args->sequences * args->heads_kv, threads, start_item, &run);
+    tess_cpu_for_each(pass_items(args), threads, start_rows, &run);
+    if (args->gradients & TESS_GRADIENT_BIAS)
+        tess_cpu_for_each(args->sequences * args->heads_q, threads, clear_dbias, &run);
     run_waves(&run);
     if (args->gradients & TESS_GRADIENT_Q)
-        tess_cpu_for_each(args->sequences * args->heads_kv, threads, finish_item, &run);
+        tess_cpu_for_each(pass_items(args), threads, finish_rows, &run);
     if (args->gradients & TESS_GRADIENT_ALIBI)
         finish_slopes(&run);
     if (args->gradients & TESS_GRADIENT_SINK)

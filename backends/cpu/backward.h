@@ -28,7 +28,25 @@ typedef struct tess_cpu_backward_work {
     float *dslope;      /* this item's sums, one per head of the group, or NULL; written */
 } tess_cpu_backward_work;
 
-typedef void (*tess_cpu_backward_fn)(const tess_cpu_backward_work *work);
+/* One row of a tensor: elements `stride` apart from element `index` on. */
+typedef struct tess_cpu_row_at {
+    char *base;
+    int64_t index, stride;
+    int32_t dtype;
+} tess_cpu_row_at;
+
+/* What a kernel brings along. Functions that share an instruction set keep each other company, so
+ * that the launch's own passes over the rows are as fast as the kernel.
+ *
+ * run: one work item.
+ * dot: the product of two rows. Its bits do not depend on the strides.
+ * put_sum: rounds the sum of `buffers` rows of fp32, `pitch` apart, to a row of a tensor. */
+typedef struct tess_cpu_backward_fns {
+    void (*run)(const tess_cpu_backward_work *work);
+    float (*dot)(tess_cpu_row_at a, tess_cpu_row_at b, int64_t count);
+    void (*put_sum)(tess_cpu_row_at to, const float *sums, int64_t buffers, int64_t pitch,
+                    int64_t count);
+} tess_cpu_backward_fns;
 
 /* Parts of the result computed by themselves, absent pairs skipped: what is computed again when it
  * came out non-finite (backward_scalar.c).
@@ -39,7 +57,7 @@ void tess_cpu_backward_column(const tess_cpu_backward_work *work, int64_t column
                               float *dv);
 void tess_cpu_backward_row(const tess_cpu_backward_work *work, int64_t folded_row, float *dq);
 
-/* Row tiles that see a column of the item lie between these folded rows. */
+/* Where a folded row's LSE is, and its delta; times head_dim, its sums of dQ. */
 static inline int64_t tess_cpu_backward_lse(const tess_cpu_backward_work *work, int64_t folded_row)
 {
     const tess_args *args = work->at.args;
@@ -56,9 +74,12 @@ static inline int64_t tess_cpu_backward_delta(const tess_cpu_backward_work *work
 }
 
 /* The kernels of backward.def; which of them are built depends on the machine built for. */
-#define TESS_CPU_KERNEL(name, isa, tile_rows, tile_columns, most_rows, function, scratch, \
-                        priority)                                                         \
-    void function(const tess_cpu_backward_work *work);                                    \
+#define TESS_CPU_KERNEL(name, isa, tile_rows, tile_columns, most_rows, function, scratch,          \
+                        priority)                                                                  \
+    void function(const tess_cpu_backward_work *work);                                             \
+    float function##_dot(tess_cpu_row_at a, tess_cpu_row_at b, int64_t count);                     \
+    void function##_put_sum(tess_cpu_row_at to, const float *sums, int64_t buffers, int64_t pitch, \
+                            int64_t count);                                                        \
     size_t scratch(int64_t head_dim, int64_t head_dim_v);
 #include "backends/cpu/backward.def"
 #undef TESS_CPU_KERNEL

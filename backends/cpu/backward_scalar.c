@@ -139,6 +139,27 @@ static void put_columns(const tess_cpu_backward_work *work, char *base, const te
                            sums[(column - work->first) * dims + d]);
 }
 
+float tess_cpu_bwd_scalar_dot(tess_cpu_row_at a, tess_cpu_row_at b, int64_t count)
+{
+    float sum = 0.0f;
+
+    for (int64_t d = 0; d < count; d++)
+        sum += tess_cpu_load(a.base, a.index + d * a.stride, a.dtype) *
+               tess_cpu_load(b.base, b.index + d * b.stride, b.dtype);
+    return sum;
+}
+
+void tess_cpu_bwd_scalar_put_sum(tess_cpu_row_at to, const float *sums, int64_t buffers,
+                                 int64_t pitch, int64_t count)
+{
+    for (int64_t d = 0; d < count; d++) {
+        float sum = sums[d];
+        for (int64_t b = 1; b < buffers; b++)
+            sum += sums[b * pitch + d];
+        tess_cpu_store(to.base, to.index + d * to.stride, to.dtype, sum);
+    }
+}
+
 size_t tess_cpu_bwd_scalar_scratch(int64_t head_dim, int64_t head_dim_v)
 {
     return (size_t)(TESS_SHARE_COLUMNS * (head_dim + head_dim_v)) * sizeof(float);

@@ -43,6 +43,7 @@ enum {
     PANEL_ROWS = VEC_WIDE * VEC_LANES,
     BLOCK_ROWS = PANEL_ROWS * VEC_BLOCK_PANELS,
     SHARE_COLUMNS = TESS_SHARE_COLUMNS / TILE_COLUMNS * TILE_COLUMNS,
+    FETCH_ROWS = 8,           /* that loads and stores of rows look ahead */
     BLOCK_FLOATS = 96 * 1024, /* of Q, dO and dQ of a block, to stay in a core's own cache */
     SPARE_DIMS = 8            /* dq is gathered in whole groups of dims */
 };
@@ -53,6 +54,8 @@ enum {
 struct block {
     int64_t first, end; /* folded rows; the lanes past the end are absent */
     int panels;
+    struct row_at rows[BLOCK_ROWS];
+    struct seen seen[BLOCK_ROWS];            /* an absent row, or one of LSE -inf, sees nothing */
     tess_column_walk walk[VEC_BLOCK_PANELS]; /* tiles of the item that each panel sees */
     float *query, *d_o;                      /* [panel][dim][row of the panel]; query is scaled */
     float *dq;                               /* [panel][dim][row of the panel] */
@@ -144,22 +147,30 @@ static void clear(float *values, int64_t count)
 
 /* ---- the columns of the item ----------------------------------------------------------------- */
 
+/* Rows of K or V in columns of the item. */
+static void load_columns(const struct state *state, const char *base, const tess_i64 stride[4],
+                         int64_t count, float *out)
+{
+    const tess_cpu_backward_work *work = state->work;
+    const int32_t dtype = state->args->dtype;
+    const int64_t pitch = padded(count);
+
+    for (int64_t column = work->first; column < work->end; column++, out += pitch) {
+        const int64_t ahead = tess_min_i64(column + FETCH_ROWS, work->end - 1);
+        fetch(base, tess_cpu_column(&work->at, stride, ahead), stride[3], count, dtype, 0);
+        widen(base, tess_cpu_column(&work->at, stride, column), stride[3], count, dtype, out);
+    }
+}
+
 static void load_share(const struct state *state)
 {
     const tess_args *args = state->args;
     const tess_cpu_work *at = &state->work->at;
-    const int64_t width = padded(args->head_dim), width_v = padded(args->head_dim_v);
-    const int64_t count = state->work->end - state->work->first;
 
-    for (int64_t j = 0; j < count; j++) {
-        const int64_t column = state->work->first + j;
-        widen(at->k, tess_cpu_column(at, args->k_stride, column), args->k_stride[3], args->head_dim,
-              args->dtype, state->share.k + j * width);
-        widen(at->v, tess_cpu_column(at, args->v_stride, column), args->v_stride[3],
-              args->head_dim_v, args->dtype, state->share.v + j * width_v);
-    }
-    clear(state->share.dk, SHARE_COLUMNS * width);
-    clear(state->share.dv, SHARE_COLUMNS * width_v);
+    load_columns(state, at->k, args->k_stride, args->head_dim, state->share.k);
+    load_columns(state, at->v, args->v_stride, args->head_dim_v, state->share.v);
+    clear(state->share.dk, SHARE_COLUMNS * padded(args->head_dim));
+    clear(state->share.dv, SHARE_COLUMNS * padded(args->head_dim_v));
 }
 
 /* Multiplies a finished row and says whether all of it is finite: 0 * x is NaN exactly for a
@@ -192,27 +203,35 @@ static void put_row(char *base, int64_t index, int64_t stride, int64_t count, in
         tess_cpu_store(base, index + d * stride, dtype, row[d]);
 }
 
+/* Rows of dK or dV; `base` is null when they are not wanted. */
+static void put_column(const struct state *state, char *base, const tess_i64 stride[4],
+                       int64_t column, int64_t count, int32_t dtype, const float *row)
+{
+    const int64_t ahead = tess_min_i64(column + FETCH_ROWS, state->work->end - 1);
+
+    if (!base)
+        return;
+    fetch(base, ahead * stride[1], stride[3], count, dtype, 1);
+    put_row(base, column * stride[1], stride[3], count, dtype, row);
+}
+
 static void put_share(const struct state *state)
 {
     const tess_cpu_backward_work *work = state->work;
     const tess_args *args = state->args;
-    const int64_t width = padded(args->head_dim), width_v = padded(args->head_dim_v);
     const bool may_spread = (args->flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
+    float *dk = state->share.dk, *dv = state->share.dv;
 
-    for (int64_t j = 0; j < work->end - work->first; j++) {
-        const int64_t column = work->first + j;
-        float *const dk = state->share.dk + j * width, *const dv = state->share.dv + j * width_v;
+    for (int64_t column = work->first; column < work->end; column++) {
         const bool dk_is_finite = scale_row(dk, args->head_dim, args->scale);
         const bool dv_is_finite = scale_row(dv, args->head_dim_v, 1.0f);
 
         if (!(dk_is_finite && dv_is_finite) && !may_spread)
             tess_cpu_backward_column(work, column, dk, dv);
-        if (work->dk)
-            put_row(work->dk, column * args->dk_stride[1], args->dk_stride[3], args->head_dim,
-                    args->dk_dtype, dk);
-        if (work->dv)
-            put_row(work->dv, column * args->dv_stride[1], args->dv_stride[3], args->head_dim_v,
-                    args->dv_dtype, dv);
+        put_column(state, work->dk, args->dk_stride, column, args->head_dim, args->dk_dtype, dk);
+        put_column(state, work->dv, args->dv_stride, column, args->head_dim_v, args->dv_dtype, dv);
+        dk += padded(args->head_dim);
+        dv += padded(args->head_dim_v);
     }
 }
 
@@ -233,27 +252,23 @@ static int count_vectors(int64_t count)
     return (int)((count + VEC_LANES - 1) / VEC_LANES);
 }
 
-static int group_vectors(int vector, int vectors)
+/* One vector of rows as fp32, zeros behind their elements and for absent rows: where they lie when
+ * that is what they are, else copied to `copy`. */
+static void widen_rows(const struct block *block, struct view view, int inside, float *copy,
+                       const float *row[VEC_LANES])
 {
-    return vector + VEC_SPREAD <= vectors ? VEC_SPREAD : 1;
-}
-
-/* One vector of rows as fp32, zeros behind their elements and for rows past the end: where they lie
- * when that is what they are, else copied to `copy`. */
-static void locate_rows(const struct state *state, struct view view, int64_t first, float *copy,
-                        const float *row[VEC_LANES])
-{
-    const int64_t pitch = padded(view.count), end = state->block.end;
-    const int64_t group = state->args->group;
+    const int64_t pitch = padded(view.count);
     const bool in_place = view.dtype == TESS_F32 && view.stride == 1 && view.count % VEC_LANES == 0;
 
     for (int lane = 0; lane < VEC_LANES; lane++) {
-        const int64_t f = first + lane;
-        const int64_t index = tess_walk_query(f, group) * view.query_stride +
-                              tess_walk_head(f, group) * view.head_stride;
+        const int64_t index = view_index(view, block->rows[inside + lane]);
+        const int ahead = inside + lane + FETCH_ROWS;
         float *const to = copy + lane * pitch;
+        if (ahead < block->panels * PANEL_ROWS)
+            fetch(view.base, view_index(view, block->rows[ahead]), view.stride, view.count,
+                  view.dtype, 0);
         row[lane] = to;
-        if (f >= end) {
+        if (block->first + inside + lane >= block->end) {
             clear(to, pitch);
         } else if (in_place) {
             row[lane] = (const float *)(const void *)(view.base + index * 4);
@@ -264,6 +279,22 @@ static void locate_rows(const struct state *state, struct view view, int64_t fir
     }
 }
 
+/* VEC_LANES elements of one vector of rows, in both forms. The first `count` of them exist. */
+KERNEL_INLINE void load_square(const float *const row[VEC_LANES], int64_t d, int64_t count,
+                               float factor, float *transposed, float *by_rows, const int wide)
+{
+    vec square[VEC_LANES];
+
+    for (int lane = 0; lane < VEC_LANES; lane++) {
+        square[lane] = vec_load(row[lane] + d);
+        vec_store(by_rows + lane * wide * VEC_LANES, square[lane]);
+    }
+    vec_transpose(square);
+    for (int i = 0; i < VEC_LANES; i++)
+        if (i < count)
+            vec_store(transposed + i * PANEL_ROWS, vec_mul(square[i], vec_set(factor)));
+}
+
 /* Loads one panel's rows of a tensor in both forms. */
 static void load_panel(const struct state *state, struct view view, int panel, float factor,
                        float *transposed, float *by_rows)
@@ -272,42 +303,47 @@ static void load_panel(const struct state *state, struct view view, int panel, f
     const float *row[VEC_LANES];
 
     for (int v = 0; v < VEC_WIDE; v++) {
-        const int64_t inside = panel * PANEL_ROWS + v * VEC_LANES;
-        locate_rows(state, view, state->block.first + inside, state->rows, row);
-        for (int x = 0; x < vectors; x++) {
-            const int wide = group_vectors(x / VEC_SPREAD * VEC_SPREAD, vectors);
-            const int group = x / wide * wide;
-            float *const to =
-                by_rows + group_at(state, group) + (inside * wide + x - group) * VEC_LANES;
-            float *const across = transposed + x * VEC_LANES * PANEL_ROWS + v * VEC_LANES;
-            vec block[VEC_LANES];
-            for (int lane = 0; lane < VEC_LANES; lane++) {
-                block[lane] = vec_load(row[lane] + x * VEC_LANES);
-                vec_store(to + lane * wide * VEC_LANES, block[lane]);
+        const int inside = panel * PANEL_ROWS + v * VEC_LANES;
+        float *const across = transposed + v * VEC_LANES;
+        int x = 0;
+        widen_rows(&state->block, view, inside, state->rows, row);
+        for (; x + VEC_SPREAD <= vectors; x += VEC_SPREAD)
+            for (int i = 0; i < VEC_SPREAD; i++) {
+                const int64_t d = (x + i) * VEC_LANES;
+                load_square(row, d, view.count - d, factor, across + d * PANEL_ROWS,
+                            by_rows + group_at(state, x) + (inside * VEC_SPREAD + i) * VEC_LANES,
+                            VEC_SPREAD);
             }
-            vec_transpose(block);
-            for (int i = 0; i < VEC_LANES && x * VEC_LANES + i < view.count; i++)
-                vec_store(across + i * PANEL_ROWS, vec_mul(block[i], vec_set(factor)));
+        for (; x < vectors; x++) {
+            const int64_t d = x * VEC_LANES;
+            load_square(row, d, view.count - d, factor, across + d * PANEL_ROWS,
+                        by_rows + group_at(state, x) + inside * VEC_LANES, 1);
         }
     }
 }
 
-static void load_statistics(const struct state *state)
+/* What the rows of a block have besides elements. */
+static void load_statistics(const struct state *state, struct block *block)
 {
     const tess_cpu_backward_work *work = state->work;
-    const struct block *block = &state->block;
     const float unit = state->hook.is_needed ? 1.0f : TESS_LOG2_E;
+    const int count = block->panels * PANEL_ROWS;
 
-    for (int r = 0; r < block->panels * PANEL_ROWS; r++) {
-        const int64_t f = block->first + r;
+    locate_rows(block->first, block->end, state->args->group, count, block->rows);
+    for (int r = 0; r < count; r++) {
+        const struct row_at at = block->rows[r];
         float lse = TESS_NEG_INF;
+        block->seen[r] = (struct seen){0, 0};
         block->delta[r] = 0.0f;
         block->dslope[r] = 0.0f;
-        if (f < block->end) {
-            lse = work->at.lse[tess_cpu_backward_lse(work, f)] * unit;
-            block->delta[r] = work->delta[tess_cpu_backward_delta(work, f)];
+        if (block->first + r < block->end) {
+            lse = work->at.lse[at.query * state->args->lse_stride[1] +
+                               at.head * state->args->lse_stride[2]];
+            block->delta[r] = work->delta[at.query * state->args->heads_q + at.head];
         }
-        block->lse[r] = lse == TESS_NEG_INF ? -TESS_NEG_INF : lse;
+        if (lse != TESS_NEG_INF)
+            block->seen[r] = find_seen(&work->at, at);
+        block->lse[r] = lse == TESS_NEG_INF ? -TESS_NEG_INF : lse * unit;
     }
 }
 
@@ -329,6 +365,7 @@ static void load_block(struct state *state)
     const tess_args *args = state->args;
     const tess_cpu_backward_work *work = state->work;
     struct block *block = &state->block;
+    load_statistics(state, block);
     const struct view q = {
         work->at.q,        args->q_stride[1], args->q_stride[2],
         args->q_stride[3], args->head_dim,    args->dtype,
@@ -348,7 +385,6 @@ static void load_block(struct state *state)
                    block->d_o_rows);
     }
     clear(block->dq, (int64_t)block->panels * PANEL_ROWS * (args->head_dim + SPARE_DIMS));
-    load_statistics(state);
 }
 
 static float *dq_of(const struct state *state, int panel)
@@ -356,17 +392,36 @@ static float *dq_of(const struct state *state, int panel)
     return state->block.dq + (int64_t)panel * PANEL_ROWS * (state->args->head_dim + SPARE_DIMS);
 }
 
+static void add_row(float *to, const float *row, int64_t count)
+{
+    int64_t d = 0;
+
+    for (; d + VEC_LANES <= count; d += VEC_LANES)
+        vec_store(to + d, vec_add(vec_load(to + d), vec_load(row + d)));
+    for (; d < count; d++)
+        to[d] += row[d];
+}
+
+static float *dq_row(const struct state *state, int row)
+{
+    const struct row_at at = state->block.rows[row];
+    return state->work->dq + (at.query * state->args->heads_q + at.head) * state->args->head_dim;
+}
+
 /* Adds one vector of rows of dq to the item's dQ. */
 static void put_dq(const struct state *state, int panel, int v)
 {
     const tess_cpu_backward_work *work = state->work;
     const int64_t dims = state->args->head_dim, pitch = padded(dims);
-    const int64_t first = state->block.first + panel * PANEL_ROWS + v * VEC_LANES;
+    const int inside = panel * PANEL_ROWS + v * VEC_LANES;
+    const int64_t first = state->block.first + inside;
     const float *const dq = dq_of(state, panel) + v * VEC_LANES;
     const bool may_spread = (state->args->flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
     vec fault = vec_set(0.0f);
     float faults[VEC_LANES];
 
+    for (int lane = 0; lane < VEC_LANES; lane++)
+        fetch((const char *)dq_row(state, inside + lane), 0, 1, dims, TESS_F32, 1);
     for (int64_t d = 0; d < dims; d += VEC_LANES) {
         vec block[VEC_LANES];
         for (int i = 0; i < VEC_LANES; i++) {
@@ -381,11 +436,9 @@ static void put_dq(const struct state *state, int panel, int v)
     vec_store(faults, fault);
     for (int lane = 0; lane < VEC_LANES && first + lane < state->block.end; lane++) {
         float *const row = state->rows + lane * pitch;
-        float *const to = work->dq + tess_cpu_backward_delta(work, first + lane) * dims;
         if (faults[lane] != 0.0f && !may_spread)
             tess_cpu_backward_row(work, first + lane, row);
-        for (int64_t d = 0; d < dims; d++)
-            to[d] += row[d];
+        add_row(dq_row(state, inside + lane), row, dims);
     }
 }
 
@@ -400,8 +453,8 @@ static void finish_block(const struct state *state)
         for (int v = 0; v < VEC_WIDE && (state->args->gradients & TESS_GRADIENT_Q); v++)
             put_dq(state, p, v);
     }
-    for (int64_t f = block->first; work->dslope && f < block->end; f++)
-        work->dslope[tess_walk_head(f, state->args->group)] += block->dslope[f - block->first];
+    for (int64_t r = 0; work->dslope && block->first + r < block->end; r++)
+        work->dslope[block->rows[r].head] += block->dslope[r];
 }
 
 /* ---- from S and dP to P and dS -----------------------------------------------------------------
@@ -423,35 +476,22 @@ static void weigh_plain(const struct state *state, int panel)
     }
 }
 
-/* The columns that one vector of rows sees; a row that has none at all sees none here. */
-static struct seen load_present(const struct state *state, int64_t first)
-{
-    const tess_cpu_backward_work *work = state->work;
-    struct seen seen = load_seen(&work->at, first, state->block.end, state->pairs.first);
-
-    for (int lane = 0; lane < VEC_LANES; lane++)
-        if (first + lane >= state->block.end ||
-            work->at.lse[tess_cpu_backward_lse(work, first + lane)] == TESS_NEG_INF)
-            seen.end[lane] = 0.0f;
-    return seen;
-}
-
 /* Everywhere else, one vector of rows. With a hook, scores and LSE are in natural units until their
  * difference is taken, as in the scalar kernel. */
 static void weigh_vector(const struct state *state, int panel, int v)
 {
     const struct hook *const hook = &state->hook;
     const int row = panel * PANEL_ROWS + v * VEC_LANES;
-    const int64_t first = state->block.first + row;
-    const struct seen seen = load_present(state, first);
-    const vec seen_first = vec_load(seen.first), seen_end = vec_load(seen.end);
+    float firsts[VEC_LANES], ends[VEC_LANES];
     const vec lse = vec_load(state->block.lse + row), delta = vec_load(state->block.delta + row);
     const vec unit = vec_set(hook->is_needed ? TESS_LOG2_E : 1.0f), zero = vec_set(0.0f);
     float slopes[VEC_LANES] = {0}, distances[VEC_LANES] = {0};
     vec dslope = vec_load(state->block.dslope + row);
 
+    load_seen(state->block.seen + row, state->pairs.first, firsts, ends);
+    const vec seen_first = vec_load(firsts), seen_end = vec_load(ends);
     if (hook->has_slopes)
-        load_slopes(&state->work->at, first, state->block.end, state->pairs.first, slopes,
+        load_slopes(&state->work->at, state->block.rows + row, state->pairs.first, slopes,
                     distances);
     for (int j = 0; j < state->pairs.count; j++) {
         float *const weight = state->pairs.weight + j * BLOCK_ROWS + row;
@@ -484,7 +524,8 @@ static void put_dbias(const struct state *state, int panel)
     const struct pairs *pairs = &state->pairs;
 
     for (int v = 0; v < VEC_WIDE; v++) {
-        const int64_t first = state->block.first + panel * PANEL_ROWS + v * VEC_LANES;
+        const int inside = panel * PANEL_ROWS + v * VEC_LANES;
+        const int64_t first = state->block.first + inside;
         for (int j = 0; j < pairs->count; j += VEC_LANES) {
             vec block[VEC_LANES];
             for (int i = 0; i < VEC_LANES; i++)
@@ -495,9 +536,9 @@ static void put_dbias(const struct state *state, int panel)
         }
         for (int lane = 0; lane < VEC_LANES && first + lane < state->block.end; lane++) {
             const float *const row = state->rows + lane * TILE_COLUMNS;
-            float *const to = state->work->dbias +
-                              tess_walk_head(first + lane, args->group) * args->dbias_stride[1] +
-                              tess_walk_query(first + lane, args->group) * args->dbias_stride[2] +
+            const struct row_at at = state->block.rows[inside + lane];
+            float *const to = state->work->dbias + at.head * args->dbias_stride[1] +
+                              at.query * args->dbias_stride[2] +
                               pairs->first * args->dbias_stride[3];
             for (int j = 0; j < pairs->count; j++)
                 to[j * args->dbias_stride[3]] += row[j];
@@ -507,16 +548,13 @@ static void put_dbias(const struct state *state, int panel)
 
 static void weigh_panel(const struct state *state, int panel, bool is_masked)
 {
-    const int64_t first = state->block.first + panel * PANEL_ROWS;
-    const tess_row_tile rows = {first, state->block.end};
-
     if (!is_masked && !state->hook.is_needed) {
         weigh_plain(state, panel);
         return;
     }
     if (state->hook.has_bias)
-        load_bias(&state->work->at, rows, VEC_WIDE, state->pairs.first, state->pairs.count,
-                  state->rows, state->pairs.bias);
+        load_bias(&state->work->at, state->block.rows + panel * PANEL_ROWS, VEC_WIDE,
+                  state->pairs.first, state->pairs.count, state->rows, state->pairs.bias);
     for (int v = 0; v < VEC_WIDE; v++)
         weigh_vector(state, panel, v);
     if (state->work->dbias)
@@ -687,12 +725,72 @@ static void backward(const tess_cpu_backward_work *work)
     put_share(&state);
 }
 
+/* ---- the launch's passes over the rows ----------------------------------------------------------
+ */
+
+/* VEC_LANES elements of a row from element d on, zeros behind the last. */
+static inline vec load_part(tess_cpu_row_at row, int64_t d, int64_t count)
+{
+    float part[VEC_LANES] = {0};
+
+    widen(row.base, row.index + d * row.stride, row.stride, tess_min_i64(count - d, VEC_LANES),
+          row.dtype, part);
+    return vec_load(part);
+}
+
+static float dot(tess_cpu_row_at a, tess_cpu_row_at b, int64_t count)
+{
+    vec sums = vec_set(0.0f);
+    float lanes[VEC_LANES], sum = 0.0f;
+
+    for (int64_t d = 0; d < count; d += VEC_LANES)
+        sums = vec_fma(load_part(a, d, count), load_part(b, d, count), sums);
+    vec_store(lanes, sums);
+    for (int lane = 0; lane < VEC_LANES; lane++)
+        sum += lanes[lane];
+    return sum;
+}
+
+static void put_sum(tess_cpu_row_at to, const float *sums, int64_t buffers, int64_t pitch,
+                    int64_t count)
+{
+    float part[VEC_LANES];
+
+    for (int64_t d = 0; d < count; d += VEC_LANES) {
+        const int64_t some = tess_min_i64(count - d, VEC_LANES);
+        if (some == VEC_LANES) {
+            vec sum = vec_load(sums + d);
+            for (int64_t b = 1; b < buffers; b++)
+                sum = vec_add(sum, vec_load(sums + b * pitch + d));
+            vec_store(part, sum);
+        } else {
+            for (int64_t i = 0; i < some; i++) {
+                part[i] = sums[d + i];
+                for (int64_t b = 1; b < buffers; b++)
+                    part[i] += sums[b * pitch + d + i];
+            }
+        }
+        put_row(to.base, to.index + d * to.stride, to.stride, some, to.dtype, part);
+    }
+}
+
 #define KERNEL_NAME(prefix, vec, suffix) prefix##vec##suffix
 #define KERNEL(vec, suffix) KERNEL_NAME(tess_cpu_bwd_lanes_, vec, suffix)
 
 void KERNEL(TESS_VEC, )(const tess_cpu_backward_work *work)
 {
     backward(work);
+}
+
+float KERNEL(TESS_VEC, _dot)(tess_cpu_row_at a, tess_cpu_row_at b, int64_t count)
+{
+    return dot(a, b, count);
+}
+
+void KERNEL(TESS_VEC, _put_sum)(tess_cpu_row_at to, const float *sums, int64_t buffers,
+                                int64_t pitch, int64_t count)
+{
+    put_sum(to, sums, buffers, pitch, count);
 }
 
 size_t KERNEL(TESS_VEC, _scratch)(int64_t head_dim, int64_t head_dim_v)

@@ -21,10 +21,14 @@ enum { TILE_COLUMNS = 48, ALIGN_FLOATS = 16, MOST_VECTORS = 4, MOST_SUMS = 12 };
 #else
 #define KERNEL_UNROLL_4 _Pragma("GCC unroll 4")
 #endif
+#define KERNEL_FETCH_READ(address) __builtin_prefetch(address, 0)
+#define KERNEL_FETCH_WRITE(address) __builtin_prefetch(address, 1)
 #else
 #define KERNEL_INLINE static inline
 #define KERNEL_APART static
 #define KERNEL_UNROLL_4
+#define KERNEL_FETCH_READ(address) ((void)(address))
+#define KERNEL_FETCH_WRITE(address) ((void)(address))
 #endif
 
 /* ---- scratch --------------------------------------------------------------------------------- */
@@ -70,6 +74,23 @@ static inline void widen(const char *base, int64_t index, int64_t stride, int64_
         out[d] = tess_cpu_load(base, index + d * stride, dtype);
 }
 
+/* Asks for a row that is read, or written, a few rows later. In the usual layouts the rows of one
+ * head are a query apart, a distance that the hardware does not foresee. */
+KERNEL_INLINE void fetch(const char *base, int64_t index, int64_t stride, int64_t count,
+                         int32_t dtype, const int is_write)
+{
+    const int64_t size = tess_cpu_element_size(dtype);
+
+    if (stride != 1)
+        return;
+    for (int64_t byte = 0; byte < count * size; byte += 64) {
+        if (is_write)
+            KERNEL_FETCH_WRITE(base + index * size + byte);
+        else
+            KERNEL_FETCH_READ(base + index * size + byte);
+    }
+}
+
 /* The other way, for results. */
 static inline void narrow(char *base, int64_t index, int64_t count, int32_t dtype, const float *in)
 {
@@ -98,19 +119,33 @@ struct view {
     int32_t dtype;
 };
 
-/* One vector of rows from folded row `first` on: row[lane * padded(count)]. Lanes past the end
- * repeat the last row. */
-static inline void widen_rows(struct view view, int64_t first, int64_t end, int64_t group,
-                              float *row)
-{
-    const int64_t pitch = padded(view.count);
+/* The folded rows first ... end - 1 in `count` lanes; lanes past the end repeat the last row. Found
+ * once per panel: a division per row and use was a tenth of a tile's time. */
+struct row_at {
+    int64_t query, head;
+};
 
-    for (int lane = 0; lane < VEC_LANES; lane++) {
-        const int64_t f = tess_min_i64(first + lane, end - 1);
-        const int64_t index = tess_walk_query(f, group) * view.query_stride +
-                              tess_walk_head(f, group) * view.head_stride;
-        widen(view.base, index, view.stride, view.count, view.dtype, row + lane * pitch);
+static inline void locate_rows(int64_t first, int64_t end, int64_t group, int count,
+                               struct row_at *rows)
+{
+    struct row_at at = {tess_walk_query(first, group), tess_walk_head(first, group)};
+
+    for (int i = 0; i < count; i++) {
+        rows[i] = at;
+        if (first + i + 1 >= end)
+            continue;
+        at.head++;
+        if (at.head == group) {
+            at.head = 0;
+            at.query++;
+        }
     }
+}
+
+/* Index of a row's first element. */
+static inline int64_t view_index(struct view view, struct row_at at)
+{
+    return at.query * view.query_stride + at.head * view.head_stride;
 }
 
 /* out[element * out_pitch + lane] = factor * element of a vector of rows. */
@@ -130,11 +165,15 @@ static inline void transpose_rows(const float *row, int64_t count, float factor,
 }
 
 /* out[element][row] = factor * element of row, for all rows of a panel. */
-static inline void transpose_in(struct view view, tess_row_tile rows, int64_t group, int vectors,
+static inline void transpose_in(struct view view, const struct row_at *rows, int vectors,
                                 float factor, float *row, float *out)
 {
-    for (int v = 0; v < vectors; v++) {
-        widen_rows(view, rows.first + v * VEC_LANES, rows.end, group, row);
+    const int64_t pitch = padded(view.count);
+
+    for (int v = 0; v < vectors; v++, rows += VEC_LANES) {
+        for (int lane = 0; lane < VEC_LANES; lane++)
+            widen(view.base, view_index(view, rows[lane]), view.stride, view.count, view.dtype,
+                  row + lane * pitch);
         transpose_rows(row, view.count, factor, out + v * VEC_LANES, vectors * VEC_LANES);
     }
 }
@@ -212,21 +251,17 @@ KERNEL_INLINE struct hooked hook_score(const struct hook *hook, vec dot, vec slo
 }
 
 /* Of one vector of rows: ALiBi's slope of each, and its distance i + D - j from a column. */
-static inline void load_slopes(const tess_cpu_work *work, int64_t first, int64_t end,
-                               int64_t column, float slope[VEC_LANES], float distance[VEC_LANES])
+static inline void load_slopes(const tess_cpu_work *work, const struct row_at *rows, int64_t column,
+                               float slope[VEC_LANES], float distance[VEC_LANES])
 {
-    const tess_args *args = work->args;
-
     for (int lane = 0; lane < VEC_LANES; lane++) {
-        const int64_t f = tess_min_i64(first + lane, end - 1);
-        const int64_t query = tess_walk_query(f, args->group);
-        slope[lane] = work->slopes[tess_walk_head(f, args->group) * args->slope_stride[1]];
-        distance[lane] = (float)(query + work->visible.diagonal - column);
+        slope[lane] = work->slopes[rows[lane].head * work->args->slope_stride[1]];
+        distance[lane] = (float)(rows[lane].query + work->visible.diagonal - column);
     }
 }
 
 /* bias[column][row] of a panel against `count` columns. */
-static inline void load_bias(const tess_cpu_work *work, tess_row_tile rows, int vectors,
+static inline void load_bias(const tess_cpu_work *work, const struct row_at *rows, int vectors,
                              int64_t column, int count, float *row, float *bias)
 {
     const tess_args *args = work->args;
@@ -239,29 +274,30 @@ static inline void load_bias(const tess_cpu_work *work, tess_row_tile rows, int 
         count,
         args->bias_dtype,
     };
-    transpose_in(view, rows, args->group, vectors, 1.0f, row, bias);
+    transpose_in(view, rows, vectors, 1.0f, row, bias);
 }
 
-/* The interval of columns that each of a vector of rows sees, counted from the tile's first. As
- * floats they compare with a column's number in every lane at once. */
+/* The interval of columns that a row sees. */
 struct seen {
-    float first[VEC_LANES], end[VEC_LANES];
+    int64_t first, end;
 };
 
-static inline struct seen load_seen(const tess_cpu_work *work, int64_t first, int64_t end,
-                                    int64_t column)
+static inline struct seen find_seen(const tess_cpu_work *work, struct row_at at)
 {
-    struct seen seen;
+    return (struct seen){tess_visible_first(work->visible, at.query),
+                         tess_visible_end(work->visible, at.query)};
+}
 
+/* The intervals of one vector of rows, counted from a tile's first column. As floats they compare
+ * with a column's number in every lane at once. */
+static inline void load_seen(const struct seen *seen, int64_t column, float first[VEC_LANES],
+                             float end[VEC_LANES])
+{
     for (int lane = 0; lane < VEC_LANES; lane++) {
-        const int64_t f = tess_min_i64(first + lane, end - 1);
-        const int64_t query = tess_walk_query(f, work->args->group);
-        const int64_t from = tess_visible_first(work->visible, query) - column;
-        const int64_t to = tess_visible_end(work->visible, query) - column;
-        seen.first[lane] = (float)tess_max_i64(tess_min_i64(from, TILE_COLUMNS), 0);
-        seen.end[lane] = (float)tess_max_i64(tess_min_i64(to, TILE_COLUMNS), 0);
+        const int64_t from = seen[lane].first - column, to = seen[lane].end - column;
+        first[lane] = (float)(int32_t)tess_max_i64(tess_min_i64(from, TILE_COLUMNS), 0);
+        end[lane] = (float)(int32_t)tess_max_i64(tess_min_i64(to, TILE_COLUMNS), 0);
     }
-    return seen;
 }
 
 KERNEL_INLINE vec_mask is_seen(vec first, vec end, int column)
