@@ -573,7 +573,7 @@ static tess_status take_bias_gradient(const checker *c, const tess_gradient_desc
     TESS_TRY(check_side(c, &dbias));
     for (int axis = 0; axis < 4; axis++)
         if (dbias.stride[axis] == 0)
-            dbias.extent[axis] = dbias.extent[axis] > 0;
+            dbias.extent[axis] = 1;
     layout = side_layout(&dbias);
     write_strides(&dbias, strides, sizeof strides);
     if (dbias.is_present && tess_layout_overlaps_itself(&layout))
