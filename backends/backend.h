@@ -47,8 +47,9 @@ typedef struct tess_backend {
     /* Number of devices, 0 with the reason written. Cheap: may load a driver, makes no context. */
     int32_t (*count)(const tess_open *open, tess_text *out_why);
 
-    /* Facts about the device open->rest names; TESS_UNAVAILABLE with a text when it is not there.
-     * `index` counts as count() does. */
+    /* Facts about device `index`, counted as count() does, or, below 0, about the one open->rest
+     * names; TESS_UNAVAILABLE with a text when it is not there. `name` is the same however the
+     * device was named: core knows open devices by it. */
     tess_status (*info)(const tess_open *open, int32_t index, tess_device_info *out_info);
 
     tess_status (*open)(const tess_open *open, tess_backend_device **out_device);

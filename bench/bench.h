@@ -35,7 +35,8 @@ typedef struct tess_bench_result {
 
     char candidate[64];
     char device[64];
-    char description[128]; /* what the device's vendor calls it */
+    char description[128]; /* what the library says of it */
+    char machine[96];      /* the processor's name; "" unless the device is this machine's cpu */
     char kernel[96];
     char isa[16]; /* of the ceilings; "" where there are none */
     int32_t threads;

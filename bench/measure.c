@@ -15,7 +15,7 @@
 enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 1000 };
 
 /* A run this long is hardly hurt by an interruption, but would shut others out. */
-#define LONGEST_REALTIME 0.1
+#define LONGEST_REALTIME 0.3
 
 /* Everything measured beside one window of one candidate. */
 typedef struct readings {
@@ -203,7 +203,7 @@ static bool go_all_rounds(measurement *m, double started)
             return false;
         now = tess_clock_seconds();
         /* A pause, in proportion but short, keeps real-time windows from shutting others out. */
-        tess_clock_sleep(fmin(0.25 * (now - round_started), 0.01));
+        tess_clock_sleep(fmin(0.25 * (now - round_started), 0.1));
         now = tess_clock_seconds();
         if (o->proceed) {
             const double share = (now - started) / o->seconds;

@@ -18,8 +18,8 @@ typedef struct tess_measure_candidate {
     bool (*run)(void *user, int64_t times, double *out_seconds);
     void *user;
 
-    /* Its ceilings at this very moment, each measured in a window of about a millisecond: flops per
-     * second, bytes per second. NULL: none. They are measured on both sides of every window, and
+    /* Its ceilings at this very moment, measured in a few milliseconds: flops per second, bytes
+     * per second. NULL: none. They are measured on both sides of every window, and
      * the larger reading counts, for a ceiling is what the machine can do. */
     double (*peak_flops)(void *user);
     double (*peak_bytes)(void *user);

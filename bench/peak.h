@@ -18,7 +18,7 @@ const char *tess_peak_best(void);
 
 /* In what follows `isa` may be NULL for the best; a name without loops of its own ("scalar") counts
  * as "portable", and so does one this machine does not have. Threads are OpenMP's; 0 counts as 1.
- * Every call takes one window of about a millisecond (bandwidth of large buffers: longer). */
+ * Every call takes one to eight milliseconds. */
 
 /* fp32 flops per second of multiply-adds (two flops each) that touch registers only. */
 double tess_peak_fma(int threads, const char *isa);

@@ -74,6 +74,7 @@ static void set_identity(json_t *row, const tess_bench_result *r)
     set_text(row, "candidate", r->candidate);
     set_text(row, "device", r->device);
     set_text(row, "description", r->description);
+    set_text(row, "machine", r->machine);
     set_text(row, "kernel", r->kernel);
     set_text(row, "isa", r->isa);
     json_object_set_new(row, "threads", json_integer(r->threads));
@@ -131,6 +132,7 @@ json_t *tess_report_json(const tess_bench_result *results, size_t count)
     if (count > 0) {
         set_text(machine, "device", results[0].device);
         set_text(machine, "description", results[0].description);
+        set_text(machine, "machine", results[0].machine);
         set_text(machine, "isa", results[0].isa);
         json_object_set_new(machine, "threads", json_integer(results[0].threads));
     }
@@ -140,6 +142,30 @@ json_t *tess_report_json(const tess_bench_result *results, size_t count)
     json_object_set_new(document, "machine", machine);
     json_object_set_new(document, "results", rows);
     return document;
+}
+
+json_t *tess_report_ceilings(const tess_ceilings *ceilings)
+{
+    json_t *const object = json_object(), *const memory = json_array();
+
+    set_text(object, "isa", ceilings->isa);
+    json_object_set_new(object, "threads", json_integer(ceilings->threads));
+    set_spread(object, "flops_per_second", &ceilings->flops);
+    set_real(object, "flops_per_cycle", ceilings->flops_per_cycle);
+    set_spread(object, "clock_ghz", &ceilings->clock_ghz);
+    json_object_set_new(object, "rounds", json_integer(ceilings->flops.count));
+    json_object_set_new(object, "is_realtime", json_boolean(ceilings->is_realtime));
+    for (size_t i = 0; i < ceilings->memory_count; i++) {
+        const tess_ceiling *const at = &ceilings->memory[i];
+        json_t *const row = json_object();
+
+        json_object_set_new(row, "bytes", json_integer((json_int_t)at->bytes));
+        set_spread(row, "read_bytes_per_second", &at->read);
+        set_spread(row, "copy_bytes_per_second", &at->copy);
+        json_array_append_new(memory, row);
+    }
+    json_object_set_new(object, "memory", memory);
+    return object;
 }
 
 /* ---- Table ----------------------------------------------------------------------------------- */
@@ -267,10 +293,21 @@ static void widen(int widths[COLUMNS], cell cells[COLUMNS])
 /* Columns that hold nothing are left out; their width is 0. Names lean left, numbers right. */
 static void print_cells(FILE *file, const int widths[COLUMNS], cell cells[COLUMNS])
 {
-    for (int j = 0; j < COLUMNS; j++)
+    int last = COLUMNS - 1;
+
+    while (last > NAME && !cells[last][0])
+        last--;
+    for (int j = 0; j <= last; j++)
         if (widths[j] > 0)
-            fprintf(file, j == NAME ? "  %-*s" : "  %*s", widths[j], cells[j]);
+            fprintf(file, j == NAME && last > NAME ? "  %-*s" : "  %*s",
+                    last > NAME ? widths[j] : 0, cells[j]);
     fputc('\n', file);
+}
+
+/* The first line of a reason; the others, one for each kernel that refused, are in the JSON. */
+static void print_reason(FILE *file, const tess_bench_result *r)
+{
+    fprintf(file, "    %s: %.*s\n", status_name(r->status), (int)strcspn(r->why, "\n"), r->why);
 }
 
 static void print_problem(FILE *file, const tess_line *line)
@@ -282,28 +319,62 @@ static void print_problem(FILE *file, const tess_line *line)
     fprintf(file, "%s%s\n", data, text.length >= sizeof data ? "..." : "");
 }
 
-static void print_ceilings(FILE *file, const tess_bench_result *results, size_t count)
+/* Lowest and highest median of all rows. */
+typedef struct range {
+    double low, high;
+} range;
+
+static void extend(range *r, const tess_spread *spread)
 {
+    if (spread->count == 0)
+        return;
+    if (r->high == 0 || spread->median < r->low)
+        r->low = spread->median;
+    if (spread->median > r->high)
+        r->high = spread->median;
+}
+
+static const char *priority_name(size_t realtime, size_t timed)
+{
+    return realtime == timed ? "real-time priority"
+           : realtime > 0    ? "long runs at ordinary priority, others real-time"
+                             : "ordinary priority";
+}
+
+/* What the machine was while all this was timed. */
+static void print_machine(FILE *file, const tess_bench_result *results, size_t count)
+{
+    const tess_bench_result *first = NULL;
+    range peak = {0, 0}, clock = {0, 0};
+    size_t timed = 0, realtime = 0;
+
     for (size_t i = 0; i < count; i++) {
-        const tess_bench_result *const r = &results[i];
-        const tess_measured *const m = &r->measured;
+        const tess_measured *const m = &results[i].measured;
 
         if (m->seconds.count == 0)
             continue;
-        fprintf(file, "%s: %s", r->device, r->description);
-        if (m->peak_flops.count > 0)
-            fprintf(file,
-                    "; peak: %s fp32 multiply-adds on %" PRId32
-                    " thread%s, %.0f Gflop/s (%.0f-%.0f)",
-                    r->isa, r->threads, r->threads == 1 ? "" : "s", 1e-9 * m->peak_flops.median,
-                    1e-9 * m->peak_flops.p10, 1e-9 * m->peak_flops.p90);
-        if (m->clock_ghz.count > 0)
-            fprintf(file, "; %.2f GHz (%.2f-%.2f)", m->clock_ghz.median, m->clock_ghz.p10,
-                    m->clock_ghz.p90);
-        fprintf(file, "; %s caches; %s priority\n", r->is_cold ? "cold" : "warm",
-                m->is_realtime ? "real-time" : "ordinary");
-        return;
+        if (!first)
+            first = &results[i];
+        /* Rows on other numbers of threads have other ceilings; their shares are right. */
+        if (results[i].threads == first->threads)
+            extend(&peak, &m->peak_flops);
+        extend(&clock, &m->clock_ghz);
+        timed++;
+        realtime += m->is_realtime;
     }
+    if (!first)
+        return;
+    fprintf(file, "%s: %s%s%s", first->device, first->machine, first->machine[0] ? ", " : "",
+            first->description);
+    if (peak.high > 0)
+        fprintf(file,
+                "; peak of %s multiply-adds, fp32, on %" PRId32 " thread%s: %.0f-%.0f Gflop/s",
+                first->isa, first->threads, first->threads == 1 ? "" : "s", 1e-9 * peak.low,
+                1e-9 * peak.high);
+    if (clock.high > 0)
+        fprintf(file, "; %.2f-%.2f GHz", clock.low, clock.high);
+    fprintf(file, "; %s caches; %s\n", first->is_cold ? "cold" : "warm",
+            priority_name(realtime, timed));
 }
 
 void tess_report_table(const tess_bench_result *results, size_t count, FILE *file)
@@ -329,11 +400,41 @@ void tess_report_table(const tess_bench_result *results, size_t count, FILE *fil
         put_row(cells, r, is_alone(results, count, i));
         print_cells(file, widths, cells);
         if (r->status != TESS_OK)
-            fprintf(file, "    %s: %s\n", status_name(r->status), r->why);
+            print_reason(file, r);
     }
-    print_ceilings(file, results, count);
+    print_machine(file, results, count);
     fputs(
         "error: the largest deviation from float64 over what is allowed; see docs/benchmarking.md "
         "for the other columns\n",
         file);
+}
+
+static void print_size(FILE *file, size_t bytes)
+{
+    if (bytes < (size_t)1 << 20)
+        fprintf(file, "%7zu KiB", bytes >> 10);
+    else
+        fprintf(file, "%7zu MiB", bytes >> 20);
+}
+
+void tess_report_ceilings_table(const tess_ceilings *ceilings, FILE *file)
+{
+    fprintf(file, "%s, %d thread%s, %s priority, %" PRId64 " rounds\n", ceilings->isa,
+            ceilings->threads, ceilings->threads == 1 ? "" : "s",
+            ceilings->is_realtime ? "real-time" : "ordinary", ceilings->flops.count);
+    fprintf(file,
+            "fp32 multiply-adds  %.1f Gflop/s (%.1f-%.1f), %.0f flops per cycle and core, "
+            "%.2f GHz (%.2f-%.2f)\n",
+            1e-9 * ceilings->flops.median, 1e-9 * ceilings->flops.p10, 1e-9 * ceilings->flops.p90,
+            ceilings->flops_per_cycle, ceilings->clock_ghz.median, ceilings->clock_ghz.p10,
+            ceilings->clock_ghz.p90);
+    fprintf(file, "     buffer   read GB/s        p10-p90   copy GB/s        p10-p90\n");
+    for (size_t i = 0; i < ceilings->memory_count; i++) {
+        const tess_ceiling *const at = &ceilings->memory[i];
+
+        print_size(file, at->bytes);
+        fprintf(file, "  %10.1f  %6.1f-%-6.1f  %10.1f  %6.1f-%-6.1f\n", 1e-9 * at->read.median,
+                1e-9 * at->read.p10, 1e-9 * at->read.p90, 1e-9 * at->copy.median,
+                1e-9 * at->copy.p10, 1e-9 * at->copy.p90);
+    }
 }

@@ -4,6 +4,7 @@
 #define TESSERA_BENCH_REPORT_H
 
 #include "bench/bench.h"
+#include "bench/ceilings.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -18,5 +19,9 @@ json_t *tess_report_json(const tess_bench_result *results, size_t count);
 
 /* An aligned table: a line for each problem, a row for each candidate. */
 void tess_report_table(const tess_bench_result *results, size_t count, FILE *file);
+
+/* The ceilings as one object, and as a table. */
+json_t *tess_report_ceilings(const tess_ceilings *ceilings);
+void tess_report_ceilings_table(const tess_ceilings *ceilings, FILE *file);
 
 #endif

@@ -57,6 +57,15 @@ static int width_of(const char *word)
     return width;
 }
 
+/* Rows of a sequence that are computed. */
+static int64_t rows_of(const tool_job *job, int64_t sequence)
+{
+    const int32_t *const used = job->input[TOOL_JOB_USED_Q].data;
+    const int32_t *const sums = job->input[TOOL_JOB_CU_Q].data;
+
+    return used ? used[sequence] : sums ? sums[sequence + 1] - sums[sequence] : job->desc.q.seqlen;
+}
+
 static int read_place(const tool_job *job, const char *place, attended *out)
 {
     const int64_t sequences = job->varlen.present ? job->varlen.sequences : job->desc.q.batch;
@@ -69,10 +78,22 @@ static int read_place(const tool_job *job, const char *place, attended *out)
                          "--explain-row is \"%s\"; there are %" PRId64 " sequences and %" PRId64
                          " heads, counted from 0",
                          place, sequences, job->desc.q.heads);
+    if (at[2] < 0 || at[2] >= rows_of(job, at[0]))
+        return tool_fail(TOOL_USAGE,
+                         "--explain-row is \"%s\"; sequence %" PRId64 " has %" PRId64
+                         " rows, counted from 0",
+                         place, at[0], rows_of(job, at[0]));
     out->batch = at[0];
     out->head = at[1];
     out->row = at[2];
     return TOOL_OK;
+}
+
+int tool_attend_check(const tool_job *job, const char *place)
+{
+    attended a;
+
+    return read_place(job, place, &a);
 }
 
 static int gather(const tess_oracle_work *work, attended *out)
@@ -115,16 +136,9 @@ static int compute(const tool_job *job, attended *out)
         return tool_fail(TOOL_BROKEN, "no memory for a row in float64");
     }
     tess_oracle_take_sequence(&work, out->batch);
-    if (out->row < 0 || out->row >= work.rows) {
-        result = tool_fail(TOOL_USAGE,
-                           "--explain-row: row %" PRId64 " of a sequence with %" PRId64
-                           " rows, counted from 0",
-                           out->row, work.rows);
-    } else {
-        tess_oracle_take_head(&work, tess_oracle_key_head(&work, out->head));
-        tess_oracle_take_row(&work, out->row, out->head);
-        result = gather(&work, out);
-    }
+    tess_oracle_take_head(&work, tess_oracle_key_head(&work, out->head));
+    tess_oracle_take_row(&work, out->row, out->head);
+    result = gather(&work, out);
     tess_oracle_end(&work);
     return result;
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 typedef struct bench_options {
-    const char *device, *kernel, *data, *compare;
+    const char *device, *kernel, *data, *compare, *library;
     tool_real seconds;
     bool cold, no_check, json, quiet;
 } bench_options;
@@ -28,6 +28,8 @@ static const tool_option options[] = {
     {"compare", 'c', TOOL_TEXT, AT(compare), "KERNEL_A",
      "time two kernels in turn; KERNEL_B is the argument behind it, or follows a comma", 0, 0,
      NULL},
+    {"library", 'l', TOOL_TEXT, AT(library), "FILE",
+     "time the libtessera.so of another build in turn with this one", 0, 0, NULL},
     {"data", 'D', TOOL_TEXT, AT(data), "FILE",
      "read problems from FILE, or from the list of that name", 0, 0, NULL},
     {"seconds", 's', TOOL_REAL, AT(seconds), "T", "for each problem and kernel; 1 if not given", 0,
@@ -147,8 +149,14 @@ static int choose(tool_session *session, const tool_problems *problems, const be
                   contenders *out)
 {
     memset(out, 0, sizeof *out);
-    if (given->compare && given->kernel)
-        return tool_fail(TOOL_USAGE, "--compare and --kernel exclude each other");
+    if (!!given->compare + !!given->kernel + !!given->library > 1)
+        return tool_fail(TOOL_USAGE, "--compare, --kernel and --library exclude each other");
+    if (given->library) {
+        out->candidate[0] = (tess_bench_candidate){.name = "this build"};
+        out->candidate[1] = (tess_bench_candidate){.name = "library", .library = given->library};
+        out->count = 2;
+        return TOOL_OK;
+    }
     if (given->compare)
         return choose_pair(session, given->compare, out);
     if (given->kernel)
@@ -278,7 +286,7 @@ static int bench_main(int argc, char **argv)
         return result;
     result = tool_problems_add_arguments(&problems, argc - first, argv + first);
     if (result == TOOL_OK && given.data)
-        result = tool_problems_add_file(&problems, given.data);
+        result = tool_problems_add_file(&problems, given.data, TOOL_LISTS_OF_BENCH);
     if (result == TOOL_OK && problems.count == 0)
         result = tool_fail(TOOL_USAGE, "needs a PROBLEM, such as \"fwd b1 hq8 q1024 d128 f32 "
                                        "causal\"; \"tessera help bench\" says more");
@@ -301,11 +309,11 @@ const tool_verb tool_bench = {
     .name = "bench",
     .summary = "time problems, beside what the machine can do at that moment",
     .usage = "PROBLEM... [--data FILE] [--device NAME] [--kernel GLOB] [--compare KERNEL_A "
-             "KERNEL_B] [--seconds T] [--json]",
+             "KERNEL_B] [--library FILE] [--seconds T] [--json]",
     .details =
         "Checks each problem against float64, then times it in short windows, with the fp32\n"
         "and memory ceilings of the machine measured beside each window. Only numbers of one\n"
-        "run may be compared: name kernels with --compare to time them in turn.",
+        "run may be compared: --compare, --kernel and --library time several in turn.",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .main = bench_main,

@@ -190,10 +190,13 @@ static bool still_fails(void *user, const tess_line *line)
 static void shrink(checking *c, const tess_line *line, char *data, size_t size)
 {
     tess_line smallest = *line;
+    char before[TOOL_LINE_SIZE];
 
     tess_shrink(&smallest, still_fails, c, 0);
-    if (memcmp(&smallest, line, sizeof smallest) != 0)
-        tool_problem_text(&smallest, data, size);
+    tool_problem_text(line, before, sizeof before);
+    tool_problem_text(&smallest, data, size);
+    if (strcmp(before, data) == 0)
+        data[0] = '\0';
     tool_progress_clear(&c->progress);
 }
 
@@ -229,9 +232,12 @@ static void check_one(checking *c, const tess_line *line, const char *kernel)
 static void check_line(checking *c, const tess_line *line)
 {
     const tess_kernel *kernels[MOST_KERNELS];
+    char detail[96];
     size_t count;
 
-    tool_progress_step(&c->progress, c->done++, NULL);
+    snprintf(detail, sizeof detail, "%" PRId64 " of %" PRId64 ", %" PRId64 " failed", c->done,
+             c->progress.total, c->count[TESS_CHECK_FAIL]);
+    tool_progress_step(&c->progress, c->done++, detail);
     if (!c->given->kernel) {
         check_one(c, line, NULL);
         return;
@@ -254,7 +260,7 @@ static void check_all(checking *c, const tool_problems *problems, int64_t random
     for (int64_t i = 0; i < random; i++) {
         tess_line line;
 
-        tess_generate_line(seed + (uint64_t)i, &line);
+        tess_generate_any_line(seed + (uint64_t)i, &line);
         check_line(c, &line);
     }
     tool_progress_clear(&c->progress);
@@ -266,7 +272,10 @@ static int conclude(const checking *c)
 
     if (n[TESS_CHECK_FAIL])
         return TOOL_DIFFERS;
-    return n[TESS_CHECK_PASS] == 0 && n[TESS_CHECK_REFUSED] ? TOOL_UNAVAILABLE : TOOL_OK;
+    if (n[TESS_CHECK_PASS] == 0 && c->done > 0)
+        return tool_fail(TOOL_UNAVAILABLE, "nothing was checked: %s refused or skipped everything",
+                         c->session.device->name);
+    return TOOL_OK;
 }
 
 static int summarise(checking *c)
@@ -334,7 +343,7 @@ static int gather(const check_options *given, int count, char **arguments, tool_
     int result = tool_problems_add_arguments(problems, count, arguments);
 
     if (result == TOOL_OK && given->data)
-        result = tool_problems_add_file(problems, given->data);
+        result = tool_problems_add_file(problems, given->data, TOOL_LISTS_OF_TESTS);
     if (result == TOOL_OK && given->sabotage)
         result = check_sabotage(given->sabotage);
     if (result == TOOL_OK && given->seed.is_set && !given->random.is_set && problems->count)

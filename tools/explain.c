@@ -298,20 +298,6 @@ static void print_map(const tool_tiles *tiles)
         printf("  a bar stands where the next share of the columns begins\n");
 }
 
-/* "1.34 G": three digits and a thousand's letter. */
-static const char *amount(double value, char *data, size_t size)
-{
-    static const char letters[] = " kMGTPE";
-    size_t letter = 0;
-
-    while (value >= 999.5 && letter + 1 < sizeof letters - 1) {
-        value /= 1000;
-        letter++;
-    }
-    snprintf(data, size, value < 10 && letter ? "%.2f %c" : "%.4g %c", value, letters[letter]);
-    return data;
-}
-
 static void print_refusals(const explanation *e)
 {
     bool is_first = true;
@@ -349,8 +335,9 @@ static void print_schedule(const explanation *e)
     if (schedule->workers)
         printf(" for %d workers", (int)schedule->workers);
     printf("\nworkspace   %zu bytes\n", tess_plan_workspace_size(e->plan));
-    printf("cost        %sflop, %sB at least, %spairs", amount(cost.flops, flops, sizeof flops),
-           amount(cost.bytes, bytes, sizeof bytes), amount(cost.pairs, pairs, sizeof pairs));
+    printf(
+        "cost        %sflop, %sB at least, %spairs", tool_amount(cost.flops, flops, sizeof flops),
+        tool_amount(cost.bytes, bytes, sizeof bytes), tool_amount(cost.pairs, pairs, sizeof pairs));
     if (cost.bytes > 0)
         printf("; %.3g flop per byte", cost.flops / cost.bytes);
     putchar('\n');
@@ -451,7 +438,7 @@ static int explain_main(int argc, char **argv)
         return result;
     result = tool_problems_add_arguments(&problems, argc - first, argv + first);
     if (result == TOOL_OK && given.data)
-        result = tool_problems_add_file(&problems, given.data);
+        result = tool_problems_add_file(&problems, given.data, TOOL_LISTS_OF_TESTS);
     if (result == TOOL_OK && problems.count == 0)
         result = tool_fail(TOOL_USAGE, "needs a PROBLEM, such as \"fwd b1 hq8 q4096 d128 f32 "
                                        "causal\"; \"tessera help explain\" says more");

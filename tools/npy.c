@@ -183,9 +183,14 @@ static bool read_header(const tool_file *file, char *text, uint64_t *out_start, 
                       file->path, length, file->size, LARGEST_HEADER);
         return false;
     }
-    text[length] = '\0';
     *out_start = start + length;
-    return tool_file_read(file, start, text, (size_t)length, why);
+    if (!tool_file_read(file, start, text, (size_t)length, why))
+        return false;
+    /* A zero inside would hide what is behind it; a blank there is no dictionary. */
+    text[length] = '\0';
+    if (strlen(text) != length)
+        text[0] = '\0';
+    return true;
 }
 
 /* Fills everything but the data. */

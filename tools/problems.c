@@ -88,38 +88,49 @@ static int is_file(const char *path)
     return stat(path, &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
-/* Looks for a list by name: below the working directory, in the installation that the running
- * program is part of, and in the source tree around its build directory. The program carries no
- * paths of the machine that built it. */
-static int find_list(const char *name, char *path, size_t size)
-{
-    static const char *const folders[] = {"tests/data", "bench/suites"};
-    char program[PATH_SIZE - 512];
-    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+/* Where lists are: in the source tree, and below the prefix of an installation. The harness and the
+ * tests may both have one of the same name. */
+static const char *const tree_folders[] = {"tests/data", "bench/suites"};
+static const char *const installed_folders[] = {"share/tessera/tests", "share/tessera/problems"};
 
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-        snprintf(path, size, "%s/%s.problems", folders[i], name);
+/* Looks for a list below a folder, first among those of `kind`. */
+static int find_below(const char *folder, const char *name, tool_lists kind, char *path,
+                      size_t size)
+{
+    for (int i = 0; i < 4; i++) {
+        const int which = (i / 2) ^ (kind == TOOL_LISTS_OF_BENCH);
+        const char *const *const folders = i % 2 ? installed_folders : tree_folders;
+
+        snprintf(path, size, "%s%s/%s.problems", folder, folders[which], name);
         if (is_file(path))
             return 1;
-    }
-    if (length <= 0)
-        return 0;
-    program[length] = '\0';
-    for (int level = 0; level < 5 && strrchr(program, '/'); level++) {
-        *strrchr(program, '/') = '\0';
-        snprintf(path, size, "%s/share/tessera/problems/%s.problems", program, name);
-        if (is_file(path))
-            return 1;
-        for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-            snprintf(path, size, "%s/%s/%s.problems", program, folders[i], name);
-            if (is_file(path))
-                return 1;
-        }
     }
     return 0;
 }
 
-static FILE *open_list(const char *name, char *path, size_t size)
+/* Looks for a list by name: below the working directory, in the installation that the running
+ * program is part of, and in the source tree around its build directory. The program carries no
+ * paths of the machine that built it. */
+static int find_list(const char *name, tool_lists kind, char *path, size_t size)
+{
+    char program[PATH_SIZE - 512];
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+
+    if (find_below("", name, kind, path, size))
+        return 1;
+    if (length <= 0)
+        return 0;
+    program[length] = '\0';
+    for (int level = 0; level < 5 && strrchr(program, '/'); level++) {
+        strrchr(program, '/')[1] = '\0';
+        if (find_below(program, name, kind, path, size))
+            return 1;
+        *strrchr(program, '/') = '\0';
+    }
+    return 0;
+}
+
+static FILE *open_list(const char *name, tool_lists kind, char *path, size_t size)
 {
     if (strcmp(name, "-") == 0) {
         snprintf(path, size, "standard input");
@@ -128,7 +139,7 @@ static FILE *open_list(const char *name, char *path, size_t size)
     snprintf(path, size, "%s", name);
     if (is_file(path) || strchr(name, '/'))
         return fopen(path, "r");
-    if (strlen(name) < 256 && find_list(name, path, size))
+    if (strlen(name) < 256 && find_list(name, kind, path, size))
         return fopen(path, "r");
     snprintf(path, size, "%s", name);
     errno = ENOENT;
@@ -156,10 +167,10 @@ static int read_list(tool_problems *problems, FILE *file, const char *path)
     return result;
 }
 
-int tool_problems_add_file(tool_problems *problems, const char *name)
+int tool_problems_add_file(tool_problems *problems, const char *name, tool_lists kind)
 {
     char path[PATH_SIZE];
-    FILE *file = open_list(name, path, sizeof path);
+    FILE *file = open_list(name, kind, path, sizeof path);
     int result;
 
     if (!file)

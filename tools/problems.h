@@ -16,10 +16,13 @@ typedef struct tool_problems {
  * code. */
 int tool_problems_add_arguments(tool_problems *problems, int count, char **arguments);
 
+/* Whose lists are meant when both have one of a name. */
+typedef enum tool_lists { TOOL_LISTS_OF_TESTS, TOOL_LISTS_OF_BENCH } tool_lists;
+
 /* Reads problems from a file, one a line; '#' starts a comment. "-" is standard input. What is no
  * file but a plain name is looked up as NAME.problems among the lists that come with the sources or
  * the installation. */
-int tool_problems_add_file(tool_problems *problems, const char *name);
+int tool_problems_add_file(tool_problems *problems, const char *name, tool_lists kind);
 
 int tool_problems_add(tool_problems *problems, const tess_line *line);
 void tool_problems_release(tool_problems *problems);

@@ -2,7 +2,6 @@
  * A progress bar for work that takes longer than a person waits without asking. */
 #include "tools/progress.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <time.h>
@@ -45,8 +44,7 @@ static void draw(tool_progress *progress, int64_t done, double elapsed, const ch
     for (int i = 0; i < BAR_WIDTH; i++)
         bar[i] = i < filled ? '=' : i == filled ? '>' : ' ';
     bar[BAR_WIDTH] = '\0';
-    length = snprintf(line, sizeof line, "%s [%s] %" PRId64 "/%" PRId64, progress->what, bar, done,
-                      progress->total);
+    length = snprintf(line, sizeof line, "%s [%s] %3.0f %%", progress->what, bar, 100 * share);
     /* The guess of what is left settles down only after some share is done. */
     if (share > 0.02 && length > 0 && length < (int)sizeof line)
         length += snprintf(line + length, sizeof line - (size_t)length, ", %.0f s left",

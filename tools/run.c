@@ -214,7 +214,8 @@ static bool show_round(void *user, int64_t round, int64_t rounds)
 static tess_status run_timed(repeated *r, const tool_run_options *given, run_result *out)
 {
     const int64_t repeat = given->repeat.value;
-    const bool has_peak = given->peak && r->session->info.kind == TESS_DEVICE_CPU;
+    const bool is_cpu = r->session->info.kind == TESS_DEVICE_CPU;
+    const bool has_peak = given->peak && is_cpu;
     const tess_measure_candidate candidate = {.name = out->kernel->name,
                                               .run = run_times,
                                               .user = r,
@@ -223,7 +224,7 @@ static tess_status run_timed(repeated *r, const tool_run_options *given, run_res
                                       /* with a number of runs given, a window is one run */
                                       .window_seconds = repeat ? 1e-9 : 0,
                                       .rounds = repeat,
-                                      .threads = r->session->info.units,
+                                      .threads = is_cpu ? r->session->info.units : 1,
                                       .proceed = show_round,
                                       .user = r};
     tess_measured measured;
@@ -233,7 +234,7 @@ static tess_status run_timed(repeated *r, const tool_run_options *given, run_res
         return r->status;
     out->runs = 1;
     out->seconds = (tess_spread){first, first, first, first, first, 1};
-    if (repeat == 1 || (!repeat && !has_peak && first > TIMING_SECONDS))
+    if (!has_peak && (repeat == 1 || (!repeat && first > TIMING_SECONDS)))
         return TESS_OK;
     tool_progress_start(&r->progress, "timing", repeat);
     if (!tess_measure(&candidate, 1, &how, &measured))
@@ -435,14 +436,15 @@ static const char *duration(double seconds, char *data, size_t size)
 static void print_time(const run_result *r)
 {
     const tess_spread *const s = &r->seconds;
-    char median[32], low[32], high[32];
+    char median[32], low[32], high[32], flops[32], bytes[32];
 
     printf("time      %s", duration(s->median, median, sizeof median));
     if (r->runs > 1)
         printf("  median of %" PRId64 " runs, 80 %% between %s and %s", r->runs,
                duration(s->p10, low, sizeof low), duration(s->p90, high, sizeof high));
-    printf("\nspeed     %.4g GFLOP/s  %.4g Mflop, %.4g MB at least",
-           1e-9 * r->cost.flops / s->median, 1e-6 * r->cost.flops, 1e-6 * r->cost.bytes);
+    printf("\nspeed     %.4g GFLOP/s  %sflop, %sB at least", 1e-9 * r->cost.flops / s->median,
+           tool_amount(r->cost.flops, flops, sizeof flops),
+           tool_amount(r->cost.bytes, bytes, sizeof bytes));
     if (r->peak > 0)
         printf("\n          %.3g %% of the %.4g GFLOP/s that fp32 multiply-adds reach here",
                100 * r->share_of_peak, 1e-9 * r->peak);
@@ -589,6 +591,8 @@ static int run_main(int argc, char **argv)
     result = tool_job_load(&job, path, &given);
     if (result == TOOL_OK)
         result = check_outputs(&job, &given);
+    if (result == TOOL_OK && given.explain_row)
+        result = tool_attend_check(&job, given.explain_row);
     if (result == TOOL_OK)
         result = tool_session_open(&session, given.device, given.kernel);
     if (result == TOOL_OK) {

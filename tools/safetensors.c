@@ -364,6 +364,7 @@ static json_t *header_of(const tool_tensor *const *tensors, size_t count, json_t
     if (notes)
         (void)json_object_set(header, METADATA, notes);
     for (size_t i = 0; i < count; i++) {
+        const uint64_t end = offset + tensors[i]->size;
         json_t *shape = json_array();
         const char *type_name = "";
 
@@ -375,8 +376,8 @@ static json_t *header_of(const tool_tensor *const *tensors, size_t count, json_t
         (void)json_object_set_new(header, tensors[i]->name,
                                   json_pack("{s:s, s:o, s:[I,I]}", "dtype", type_name, "shape",
                                             shape, "data_offsets", (json_int_t)offset,
-                                            (json_int_t)(offset + tensors[i]->size)));
-        offset += tensors[i]->size;
+                                            (json_int_t)end));
+        offset = end;
     }
     return header;
 }

@@ -67,6 +67,19 @@ const char *tool_printable(const char *text, char *data, size_t size)
     return data;
 }
 
+const char *tool_amount(double value, char *data, size_t size)
+{
+    static const char *const letters[] = {"", "k", "M", "G", "T", "P", "E"};
+    size_t letter = 0;
+
+    while (value >= 999.5 && letter + 1 < sizeof letters / sizeof letters[0]) {
+        value /= 1000;
+        letter++;
+    }
+    snprintf(data, size, value < 10 && letter ? "%.2f %s" : "%.4g %s", value, letters[letter]);
+    return data;
+}
+
 bool tool_ends_with(const char *text, const char *end)
 {
     const size_t length = strlen(text), tail = strlen(end);

@@ -21,13 +21,20 @@ tess_column_walk tool_tiles_walk(const tool_tiles *tiles, int64_t place, int64_t
                              split, tiles->splits);
 }
 
+/* The walk of a row tile, all shares together. */
+static tess_column_walk whole_walk(const tool_tiles *tiles, int64_t place)
+{
+    const tess_row_tile rows = tool_tiles_rows(tiles, place);
+
+    return tess_walk_columns(tiles->visible, tess_walk_query(rows.first, tiles->group),
+                             tess_walk_query(rows.end - 1, tiles->group), tiles->tile_columns, 0,
+                             1);
+}
+
 /* Tiles a row tile visits, all shares together. */
 static int64_t visited(const tool_tiles *tiles, int64_t place, int64_t *out_full)
 {
-    const tess_row_tile tile = tool_tiles_rows(tiles, place);
-    const tess_column_walk walk =
-        tess_walk_columns(tiles->visible, tess_walk_query(tile.first, tiles->group),
-                          tess_walk_query(tile.end - 1, tiles->group), tiles->tile_columns, 0, 1);
+    const tess_column_walk walk = whole_walk(tiles, place);
     const int64_t full =
         tess_min_i64(walk.full_end, walk.end) - tess_max_i64(walk.full_first, walk.first);
 
@@ -100,25 +107,34 @@ int64_t tool_tiles_scale(const tool_tiles *tiles, int64_t most)
 
 tool_tile tool_tiles_cell(const tool_tiles *tiles, int64_t scale, int64_t row, int64_t column)
 {
-    const int64_t end = tess_min_i64((row + 1) * scale, tiles->row_tiles);
+    const int64_t first_place = row * scale;
+    const int64_t last_place = tess_min_i64(first_place + scale, tiles->row_tiles) - 1;
     const int64_t first = column * scale;
     const int64_t last = tess_min_i64(first + scale, tiles->column_tiles) - 1;
-    bool is_all_full = true, is_all_skipped = true;
+    const tess_column_walk top = whole_walk(tiles, first_place);
+    const tess_column_walk bottom = whole_walk(tiles, last_place);
+    int64_t low = first_place, high = last_place;
+    tess_column_walk reached;
 
-    for (int64_t place = row * scale; place < end; place++) {
-        /* Visited tiles, and the full ones among them, are one interval each. */
-        const tess_row_tile rows = tool_tiles_rows(tiles, place);
-        const tess_column_walk walk = tess_walk_columns(
-            tiles->visible, tess_walk_query(rows.first, tiles->group),
-            tess_walk_query(rows.end - 1, tiles->group), tiles->tile_columns, 0, 1);
+    /* Both ends of what a row tile visits, and of what is full of it, grow downwards. So the cell
+     * is full when its top sees its right edge and its bottom its left edge. */
+    if (first >= tess_max_i64(bottom.first, bottom.full_first) &&
+        last < tess_min_i64(top.end, top.full_end))
+        return TOOL_TILE_FULL;
+    /* The first row tile that reaches the cell from the left is the one to have begun there. */
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
 
-        if (walk.first <= last && walk.end > first)
-            is_all_skipped = false;
-        if (first < tess_max_i64(walk.first, walk.full_first) ||
-            last >= tess_min_i64(walk.end, walk.full_end))
-            is_all_full = false;
+        if (whole_walk(tiles, middle).end > first)
+            high = middle;
+        else
+            low = middle + 1;
     }
-    return is_all_full ? TOOL_TILE_FULL : is_all_skipped ? TOOL_TILE_SKIPPED : TOOL_TILE_MASKED;
+    reached = whole_walk(tiles, low);
+    /* Below the last row that sees anything the walks are empty and lie at the right edge. */
+    return reached.end > tess_max_i64(first, reached.first) && reached.first <= last
+               ? TOOL_TILE_MASKED
+               : TOOL_TILE_SKIPPED;
 }
 
 /* Sequences from `first` on that have the same lengths in every list. */

@@ -52,6 +52,9 @@ int tool_exit_code(tess_status status);
  * data. */
 const char *tool_printable(const char *text, char *data, size_t size);
 
+/* Writes "36.08 M" or "740 " into data, to be followed by a unit; returns data. */
+const char *tool_amount(double value, char *data, size_t size);
+
 /* Whether a text ends in another. */
 bool tool_ends_with(const char *text, const char *end);
 

@@ -10,8 +10,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Multiply-adds of the reference after which rows are sampled: some seconds of one core. */
-#define SAMPLE_BUDGET 4e9
+/* Multiply-adds of the reference after which rows are sampled: about a second of one core. */
+#define SAMPLE_BUDGET 1e9
 
 /* Everything one comparison looks at. */
 typedef struct comparing {

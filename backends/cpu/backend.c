@@ -17,7 +17,7 @@ static const double least_flops_per_thread = 2e5;
 
 enum { MOST_HEAD_DIM = 512 };
 
-/* ---- Kernel records ---------------------------------------------------------------------------- */
+/* ---- Kernel records ------------------------------------------------------------------------ */
 
 /* Lines of kernels.def by instruction set: kept where meson built it, else nothing. */
 #define KEEP(...) __VA_ARGS__
@@ -46,13 +46,13 @@ typedef struct entry {
     tess_cpu_backward_fns backward;
 } entry;
 
-#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank)   \
+#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank) \
     IF_##isa(static const entry entry_##kernel_name = {.forward = function};)
 #include "backends/cpu/kernels.def"
 #undef TESS_CPU_KERNEL
 
-#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank)   \
-    IF_##isa(static const entry entry_##kernel_name = {                                            \
+#define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank) \
+    IF_##isa(static const entry entry_##kernel_name = {                                          \
                  .backward = {function, function##_dot, function##_put_sum}};)
 #include "backends/cpu/backward.def"
 #undef TESS_CPU_KERNEL
@@ -69,28 +69,28 @@ static tess_refusal accept_backward(const tess_kernel *kernel, const tess_proble
     return (tess_refusal){TESS_ACCEPTED, 0, 0};
 }
 
-#define RECORD(kernel_name, which, isa, rows, columns, most, scratch_function, rank, question)      \
-    {.name = #kernel_name,                                                                         \
-     .pass = which,                                                                                \
-     .priority = rank,                                                                             \
-     .features = TESS_CPU_##isa,                                                                   \
-     .feature_name = #isa,                                                                         \
-     .dtypes = 1u << TESS_F32 | 1u << TESS_F16 | 1u << TESS_BF16,                                  \
-     .max_head_dim = MOST_HEAD_DIM,                                                                \
-     .max_folded_rows = most,                                                                      \
-     .tile_rows = rows,                                                                            \
-     .tile_columns = columns,                                                                      \
-     .scratch = scratch_function,                                                                  \
-     .accept = question,                                                                           \
+#define RECORD(kernel_name, which, isa, rows, columns, most, scratch_function, rank, question) \
+    {.name = #kernel_name,                                                                     \
+     .pass = which,                                                                            \
+     .priority = rank,                                                                         \
+     .features = TESS_CPU_##isa,                                                               \
+     .feature_name = #isa,                                                                     \
+     .dtypes = 1u << TESS_F32 | 1u << TESS_F16 | 1u << TESS_BF16,                              \
+     .max_head_dim = MOST_HEAD_DIM,                                                            \
+     .max_folded_rows = most,                                                                  \
+     .tile_rows = rows,                                                                        \
+     .tile_columns = columns,                                                                  \
+     .scratch = scratch_function,                                                              \
+     .accept = question,                                                                       \
      .entry = &entry_##kernel_name},
 
 static const tess_kernel kernel_table[] = {
-#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank)                   \
+#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank) \
     IF_##isa(RECORD(name, TESS_PASS_FORWARD, isa, rows, columns, most, scratch, rank, NULL))
 #include "backends/cpu/kernels.def"
 #undef TESS_CPU_KERNEL
-#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank)                   \
-    IF_##isa(RECORD(name, TESS_PASS_BACKWARD, isa, rows, columns, most, scratch, rank,             \
+#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank)       \
+    IF_##isa(RECORD(name, TESS_PASS_BACKWARD, isa, rows, columns, most, scratch, rank, \
                     accept_backward))
 #include "backends/cpu/backward.def"
 #undef TESS_CPU_KERNEL
@@ -102,7 +102,7 @@ static const tess_kernel *kernels(size_t *out_count)
     return kernel_table;
 }
 
-/* ---- Device ------------------------------------------------------------------------------------ */
+/* ---- Device -------------------------------------------------------------------------------- */
 
 static int32_t count(const tess_open *open, tess_text *out_why)
 {
@@ -143,9 +143,10 @@ static tess_caps caps_of(const tess_open *open)
 static tess_status check_rest(const tess_open *open)
 {
     if (open->rest[0] && strcmp(open->rest, "0") != 0)
-        return tess_fail(open->host, TESS_UNAVAILABLE,
-                         "tess_device_open: \"cpu:%s\" is not there; the CPU is one device, \"cpu\"",
-                         open->rest);
+        return tess_fail(
+            open->host, TESS_UNAVAILABLE,
+            "tess_device_open: \"cpu:%s\" is not there; the CPU is one device, \"cpu\"",
+            open->rest);
     return TESS_OK;
 }
 
@@ -153,7 +154,8 @@ static tess_status info(const tess_open *open, int32_t index, tess_device_info *
 {
     const tess_caps caps = caps_of(open);
 
-    (void)index;
+    if (index < 0)
+        TESS_TRY(check_rest(open));
     out_info->memory = system_number(_SC_PHYS_PAGES) * system_number(_SC_PAGESIZE);
     out_info->cache = caps.cache;
     out_info->kind = TESS_DEVICE_CPU;
@@ -161,8 +163,9 @@ static tess_status info(const tess_open *open, int32_t index, tess_device_info *
     out_info->lanes = caps.lanes;
     out_info->available = 1;
     snprintf(out_info->name, sizeof out_info->name, "cpu");
-    snprintf(out_info->description, sizeof out_info->description, "%d thread%s, %s", caps.units,
-             caps.units == 1 ? "" : "s", caps.architecture);
+    tess_cpu_brand(out_info->description, sizeof out_info->description);
+    if (!out_info->description[0])
+        snprintf(out_info->description, sizeof out_info->description, "CPU");
     snprintf(out_info->architecture, sizeof out_info->architecture, "%s", caps.architecture);
     return TESS_OK;
 }
@@ -187,9 +190,15 @@ static void close_device(tess_backend_device *device)
     tess_release(device->host, device, sizeof *device);
 }
 
-static const tess_caps *caps(const tess_backend_device *device) { return &device->caps; }
+static const tess_caps *caps(const tess_backend_device *device)
+{
+    return &device->caps;
+}
 
-static int32_t workers(const tess_backend_device *device) { return device->caps.units; }
+static int32_t workers(const tess_backend_device *device)
+{
+    return device->caps.units;
+}
 
 static tess_status allocate(tess_backend_device *device, size_t size, void **out_memory)
 {
@@ -207,7 +216,7 @@ static void release(tess_backend_device *device, void *memory, size_t size)
     tess_release(device->host, memory, size);
 }
 
-/* ---- Plans ------------------------------------------------------------------------------------- */
+/* ---- Plans --------------------------------------------------------------------------------- */
 
 static tess_status prepare(tess_backend_device *device, const tess_schedule *schedule,
                            tess_prepared **out_prepared)
@@ -242,7 +251,7 @@ static void discard(tess_prepared *prepared)
     tess_release(prepared->host, prepared, sizeof *prepared);
 }
 
-/* ---- Queues and events ------------------------------------------------------------------------- */
+/* ---- Queues and events --------------------------------------------------------------------- */
 
 static tess_status queue_create(tess_backend_device *device, tess_backend_queue **out_queue)
 {

@@ -138,21 +138,24 @@ static void start_rows(void *user, int64_t item, int32_t worker)
                (size_t)(count * args->head_dim) * sizeof(float));
 }
 
-/* The whole of dBias of one (sequence, head); an axis that is summed has one element. */
+/* Elements along an axis of dBias; one that is summed has one, even if it sums nothing. */
+static int64_t dbias_extent(const tess_args *args, int axis)
+{
+    const int64_t extent[4] = {args->sequences, args->heads_q, args->rows, args->columns};
+    return args->dbias_stride[axis] ? extent[axis] : 1;
+}
+
+/* The whole of dBias of one (sequence, head). */
 static void clear_dbias(void *user, int64_t item, int32_t worker)
 {
     const backward_run *run = user;
     const tess_args *args = run->args;
-    const int64_t sequence = item / args->heads_q, head = item % args->heads_q;
-    const int64_t rows = args->dbias_stride[2] ? args->rows : args->rows > 0;
-    const int64_t columns = args->dbias_stride[3] ? args->columns : args->columns > 0;
-    float *dbias = dbias_of(run, sequence, head);
+    const int64_t heads = dbias_extent(args, 1);
+    float *dbias = dbias_of(run, item / heads, item % heads);
 
     (void)worker;
-    if ((sequence > 0 && !args->dbias_stride[0]) || (head > 0 && !args->dbias_stride[1]))
-        return;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++)
+    for (int64_t i = 0; i < dbias_extent(args, 2); i++)
+        for (int64_t j = 0; j < dbias_extent(args, 3); j++)
             dbias[i * args->dbias_stride[2] + j * args->dbias_stride[3]] = 0.0f;
 }
 
@@ -304,7 +307,8 @@ tess_status tess_cpu_launch_backward(const tess_prepared *prepared,
                (size_t)(args->sequences * args->heads_q * run.shares) * sizeof(float));
     tess_cpu_for_each(pass_items(args), threads, start_rows, &run);
     if (args->gradients & TESS_GRADIENT_BIAS)
-        tess_cpu_for_each(args->sequences * args->heads_q, threads, clear_dbias, &run);
+        tess_cpu_for_each(dbias_extent(args, 0) * dbias_extent(args, 1), threads, clear_dbias,
+                          &run);
     run_waves(&run);
     if (args->gradients & TESS_GRADIENT_Q)
         tess_cpu_for_each(pass_items(args), threads, finish_rows, &run);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One backward work item of the CPU: a share of the columns of one key head against all its rows. */
+ * One backward work item of the CPU: a share of the columns of one key head against all its rows.
+ */
 #ifndef TESSERA_BACKENDS_CPU_BACKWARD_H
 #define TESSERA_BACKENDS_CPU_BACKWARD_H
 
@@ -15,7 +16,7 @@
  *
  * where c is the derivative of the softcap; dBias_ij is g, dSlope -= g |i + D - j|. */
 typedef struct tess_cpu_backward_work {
-    tess_cpu_work at; /* addresses of the inputs; tile, splits and partial results are not used */
+    tess_cpu_work at;   /* addresses of the inputs; tile, splits and partial results are not used */
     int64_t first, end; /* the columns; first is on the tile grid */
     int64_t rows;       /* folded rows of the sequence and group */
 
@@ -73,7 +74,8 @@ static inline int64_t tess_cpu_backward_delta(const tess_cpu_backward_work *work
 }
 
 /* The kernels of backward.def; which of them are built depends on the machine built for. */
-#define TESS_CPU_KERNEL(name, isa, tile_rows, tile_columns, most_rows, function, scratch, priority) \
+#define TESS_CPU_KERNEL(name, isa, tile_rows, tile_columns, most_rows, function, scratch,          \
+                        priority)                                                                  \
     void function(const tess_cpu_backward_work *work);                                             \
     float function##_dot(tess_cpu_row_at a, tess_cpu_row_at b, int64_t count);                     \
     void function##_put_sum(tess_cpu_row_at to, const float *sums, int64_t buffers, int64_t pitch, \

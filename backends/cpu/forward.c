@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The forward pass on the CPU: work items picked up by threads, then the shares of splits merged. */
+ * The forward pass on the CPU: work items picked up by threads, then the shares of splits merged.
+ */
 #include "backends/cpu/access.h"
 #include "backends/cpu/backend.h"
 #include "backends/cpu/sequences.h"
@@ -59,13 +60,15 @@ static void run_item(void *user, int64_t item, int32_t worker)
     tess_cpu_work work = {.split = inside % args->splits, .splits = args->splits};
 
     tess_cpu_resolve(args, run->addresses, sequence, &s, head_kv, &work);
-    work.tile = tess_walk_row_tile(inside / args->splits % row_tiles, row_tiles, s.rows, args->group,
-                                   args->tile_rows);
+    work.tile = tess_walk_row_tile(inside / args->splits % row_tiles, row_tiles, s.rows,
+                                   args->group, args->tile_rows);
     work.scratch = run->workspace + args->scratch + worker * args->scratch_size;
     if (args->splits > 1) {
-        const int64_t row = (work.split * tess_cpu_all_rows(args) + tess_cpu_first_row(args, &s)) * args->heads_q +
-                            head_kv * args->group;
-        work.partial_o = (float *)(void *)(run->workspace + args->partial_o) + row * args->head_dim_v;
+        const int64_t row =
+            (work.split * tess_cpu_all_rows(args) + tess_cpu_first_row(args, &s)) * args->heads_q +
+            head_kv * args->group;
+        work.partial_o =
+            (float *)(void *)(run->workspace + args->partial_o) + row * args->head_dim_v;
         work.partial_lse = (float *)(void *)(run->workspace + args->partial_lse) + row;
     }
     run->prepared->forward(&work);

@@ -2,6 +2,13 @@
  * Instruction sets of this machine, as bits of tess_caps.features. */
 #include "backends/cpu/isa.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #endif
@@ -69,6 +76,31 @@ static int highest(uint32_t features)
     return level;
 }
 
-const char *tess_cpu_isa_name(uint32_t features) { return levels[highest(features)].name; }
+const char *tess_cpu_isa_name(uint32_t features)
+{
+    return levels[highest(features)].name;
+}
 
-int32_t tess_cpu_isa_lanes(uint32_t features) { return levels[highest(features)].lanes; }
+int32_t tess_cpu_isa_lanes(uint32_t features)
+{
+    return levels[highest(features)].lanes;
+}
+
+void tess_cpu_brand(char *out_text, size_t size)
+{
+    char brand[49] = "";
+
+#if defined(__x86_64__) || defined(__i386__)
+    /* Three leaves of 16 bytes each, padded with blanks in front or behind. */
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned part[4] = {0};
+        __get_cpuid(0x80000002u + i, &part[0], &part[1], &part[2], &part[3]);
+        memcpy(brand + 16 * i, part, sizeof part);
+    }
+#endif
+    const char *first = brand + strspn(brand, " ");
+    size_t length = strlen(first);
+    while (length > 0 && first[length - 1] == ' ')
+        length--;
+    snprintf(out_text, size, "%.*s", (int)length, first);
+}

@@ -5,6 +5,7 @@
 
 #include "core/base/env.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* One bit per level that kernels.def names. The scalar kernel needs none of them. */
@@ -19,6 +20,9 @@ enum {
 /* What the machine and the operating system allow, below the ceiling of TESSERA_CPU_ISA (0: no
  * ceiling). Cheap: reads registers. */
 uint32_t tess_cpu_isa(int32_t ceiling);
+
+/* What the vendor calls the processor; "" where it does not say. */
+void tess_cpu_brand(char *out_text, size_t size);
 
 /* The name of the highest level in features, and how many fp32 elements its vectors hold. */
 const char *tess_cpu_isa_name(uint32_t features);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The sequences of one run: lengths read from the index arrays, checked, and where each one lies. */
+ * The sequences of one run: lengths read from the index arrays, checked, and where each one lies.
+ */
 #include "backends/cpu/sequences.h"
 
 #include "backends/cpu/access.h"
@@ -8,10 +9,14 @@
 
 static int64_t index_at(const tess_args *args, const tess_address *array, int64_t i)
 {
-    return args->index_is_64 ? ((const int64_t *)array->base)[i] : ((const int32_t *)array->base)[i];
+    return args->index_is_64 ? ((const int64_t *)array->base)[i]
+                             : ((const int32_t *)array->base)[i];
 }
 
-static bool has(const tess_args *args, uint32_t bit) { return (args->varlen & bit) != 0; }
+static bool has(const tess_args *args, uint32_t bit)
+{
+    return (args->varlen & bit) != 0;
+}
 
 tess_cpu_sequence tess_cpu_sequence_at(const tess_args *args,
                                        const tess_address addresses[TESS_AT_COUNT], int64_t index)
@@ -36,8 +41,9 @@ tess_cpu_sequence tess_cpu_sequence_at(const tess_args *args,
 }
 
 /* Prefix sums: from 0 or above, never falling, not past the tensor, no length above the bound. */
-static tess_status check_offsets(const tess_host *host, const char *call, const tess_args *args, const char *name,
-                                 const tess_address *array, int64_t total, int64_t bound)
+static tess_status check_offsets(const tess_host *host, const char *call, const tess_args *args,
+                                 const char *name, const tess_address *array, int64_t total,
+                                 int64_t bound)
 {
     int64_t before = 0;
 
@@ -46,22 +52,22 @@ static tess_status check_offsets(const tess_host *host, const char *call, const 
         if (offset < before || offset > total)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s[%" PRId64 "] is %" PRId64 "; it takes %" PRId64
-                             " (the one before) to %" PRId64 " (the tensor's rows)", call, name, i,
-                             offset, before, total);
+                             " (the one before) to %" PRId64 " (the tensor's rows)",
+                             call, name, i, offset, before, total);
         if (i > 0 && offset - before > bound)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s makes sequence %" PRId64 " %" PRId64
-                             " long; the plan's max_seqlen is %" PRId64, call, name, i - 1,
-                             offset - before, bound);
+                             " long; the plan's max_seqlen is %" PRId64,
+                             call, name, i - 1, offset - before, bound);
         before = offset;
     }
     return TESS_OK;
 }
 
 /* Used lengths: from 0 to what the sequence has. */
-static tess_status check_used(const tess_host *host, const char *call, const tess_args *args, const char *name,
-                              const tess_address *used, const tess_address *offsets, bool is_packed,
-                              int64_t whole)
+static tess_status check_used(const tess_host *host, const char *call, const tess_args *args,
+                              const char *name, const tess_address *used,
+                              const tess_address *offsets, bool is_packed, int64_t whole)
 {
     for (int64_t i = 0; i < args->sequences; i++) {
         const int64_t length = index_at(args, used, i);
@@ -70,7 +76,8 @@ static tess_status check_used(const tess_host *host, const char *call, const tes
         if (length < 0 || length > most)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s[%" PRId64 "] is %" PRId64 "; it takes 0 to %" PRId64
-                             ", the sequence's length", call, name, i, length, most);
+                             ", the sequence's length",
+                             call, name, i, length, most);
     }
     return TESS_OK;
 }
@@ -89,15 +96,14 @@ static tess_status check_pages(const tess_host *host, const char *call, const te
             if (entry < 0 || entry >= args->pages)
                 return tess_fail(host, TESS_INVALID,
                                  "%s: page_table[%" PRId64 "][%" PRId64 "] is %" PRId32
-                                 "; it takes 0 to %" PRId64 " (the pool's pages)", call, i, page,
-                                 entry, (int64_t)args->pages - 1);
+                                 "; it takes 0 to %" PRId64 " (the pool's pages)",
+                                 call, i, page, entry, (int64_t)args->pages - 1);
         }
     }
     return TESS_OK;
 }
 
-tess_status tess_cpu_sequences_check(const tess_host *host, const char *call,
-                                     const tess_args *args,
+tess_status tess_cpu_sequences_check(const tess_host *host, const char *call, const tess_args *args,
                                      const tess_address addresses[TESS_AT_COUNT])
 {
     const bool packed_q = has(args, TESS_VARLEN_CU_SEQLENS_Q);
@@ -133,22 +139,27 @@ void tess_cpu_resolve(const tess_args *a, const tess_address addresses[TESS_AT_C
                       tess_cpu_work *work)
 {
     const int64_t head_q = head_kv * a->group;
-    const int64_t q = s->batch * a->q_stride[0] + s->first_row * a->q_stride[1] + head_q * a->q_stride[2];
-    const int64_t o = s->batch * a->o_stride[0] + s->first_row * a->o_stride[1] + head_q * a->o_stride[2];
-    const int64_t lse = s->batch * a->lse_stride[0] + s->first_row * a->lse_stride[1] +
-                        head_q * a->lse_stride[2];
+    const int64_t q =
+        s->batch * a->q_stride[0] + s->first_row * a->q_stride[1] + head_q * a->q_stride[2];
+    const int64_t o =
+        s->batch * a->o_stride[0] + s->first_row * a->o_stride[1] + head_q * a->o_stride[2];
+    const int64_t lse =
+        s->batch * a->lse_stride[0] + s->first_row * a->lse_stride[1] + head_q * a->lse_stride[2];
     const bool is_paged = a->page_size > 0;
-    const int64_t k = (is_paged ? 0 : s->batch_k * a->k_stride[0] + s->first_column * a->k_stride[1]) +
-                      head_kv * a->k_stride[2];
-    const int64_t v = (is_paged ? 0 : s->batch_k * a->v_stride[0] + s->first_column * a->v_stride[1]) +
-                      head_kv * a->v_stride[2];
+    const int64_t k =
+        (is_paged ? 0 : s->batch_k * a->k_stride[0] + s->first_column * a->k_stride[1]) +
+        head_kv * a->k_stride[2];
+    const int64_t v =
+        (is_paged ? 0 : s->batch_k * a->v_stride[0] + s->first_column * a->v_stride[1]) +
+        head_kv * a->v_stride[2];
 
     work->args = a;
     work->q = at(&addresses[TESS_AT_Q], q, a->dtype);
     work->k = at(&addresses[TESS_AT_K], k, a->dtype);
     work->v = at(&addresses[TESS_AT_V], v, a->dtype);
     if (is_paged)
-        work->pages = (const int32_t *)addresses[TESS_AT_PAGE_TABLE].base + sequence * a->page_table_stride;
+        work->pages =
+            (const int32_t *)addresses[TESS_AT_PAGE_TABLE].base + sequence * a->page_table_stride;
     work->o = (char *)addresses[TESS_AT_O].base + o * tess_cpu_element_size(a->o_dtype);
     if (addresses[TESS_AT_LSE].base)
         work->lse = (float *)addresses[TESS_AT_LSE].base + lse;
@@ -160,10 +171,9 @@ void tess_cpu_resolve(const tess_args *a, const tess_address addresses[TESS_AT_C
                        sequence * a->slope_stride[0] + head_q * a->slope_stride[1];
     if ((a->bias & TESS_BIAS_SINK) && work->split == 0)
         work->sink = (const float *)addresses[TESS_AT_SINK].base + head_q * a->sink_stride;
-    work->visible = tess_visible_make(s->rows, s->columns, (a->mask & TESS_MASK_CAUSAL) != 0,
-                                      (a->mask & TESS_MASK_TOP_LEFT) != 0,
-                                      (a->mask & TESS_MASK_WINDOW) != 0, a->window_left,
-                                      a->window_right);
+    work->visible = tess_visible_make(
+        s->rows, s->columns, (a->mask & TESS_MASK_CAUSAL) != 0, (a->mask & TESS_MASK_TOP_LEFT) != 0,
+        (a->mask & TESS_MASK_WINDOW) != 0, a->window_left, a->window_right);
 }
 
 int64_t tess_cpu_first_row(const tess_args *args, const tess_cpu_sequence *s)
@@ -173,5 +183,6 @@ int64_t tess_cpu_first_row(const tess_args *args, const tess_cpu_sequence *s)
 
 int64_t tess_cpu_all_rows(const tess_args *args)
 {
-    return args->varlen & TESS_VARLEN_CU_SEQLENS_Q ? args->total_rows : args->sequences * args->rows;
+    return args->varlen & TESS_VARLEN_CU_SEQLENS_Q ? args->total_rows
+                                                   : args->sequences * args->rows;
 }

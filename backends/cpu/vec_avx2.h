@@ -13,9 +13,9 @@ typedef __m256 vec_mask; /* all ones or all zeros per lane */
  * fill the 16 registers. */
 enum {
     VEC_LANES = 8,
-    VEC_WIDE = 3,        /* vectors of rows in a wide panel */
-    VEC_WIDE_PANELS = 4, /* panels of a wide tile of rows */
-    VEC_WIDE_KEYS = 4,   /* columns, and dims of V, at a time */
+    VEC_WIDE = 3,         /* vectors of rows in a wide panel */
+    VEC_WIDE_PANELS = 16, /* panels of the tallest tile of rows */
+    VEC_WIDE_KEYS = 4,    /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 4,
     VEC_SHORT_KEYS = 12, /* the same for a panel of one vector */
     VEC_SHORT_DIMS = 8,

@@ -14,7 +14,7 @@ typedef __mmask16 vec_mask;
 enum {
     VEC_LANES = 16,
     VEC_WIDE = 4,        /* vectors of rows in a wide panel */
-    VEC_WIDE_PANELS = 2, /* panels of a wide tile of rows */
+    VEC_WIDE_PANELS = 6, /* panels of the tallest tile of rows */
     VEC_WIDE_KEYS = 6,   /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 6,
     VEC_SHORT_KEYS = 12, /* the same for a panel of one vector */

@@ -13,9 +13,9 @@ typedef uint32x4_t vec_mask; /* all ones or all zeros per lane */
  * take 29 of the 32 registers. */
 enum {
     VEC_LANES = 4,
-    VEC_WIDE = 4,        /* vectors of rows in a wide panel */
-    VEC_WIDE_PANELS = 4, /* panels of a wide tile of rows */
-    VEC_WIDE_KEYS = 6,   /* columns, and dims of V, at a time */
+    VEC_WIDE = 4,         /* vectors of rows in a wide panel */
+    VEC_WIDE_PANELS = 16, /* panels of the tallest tile of rows */
+    VEC_WIDE_KEYS = 6,    /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 6,
     VEC_SHORT_KEYS = 12, /* the same for a panel of one vector */
     VEC_SHORT_DIMS = 8,

@@ -10,9 +10,9 @@
 
 enum {
     VEC_LANES = 4,
-    VEC_WIDE = 2,        /* vectors of rows in a wide panel */
-    VEC_WIDE_PANELS = 4, /* panels of a wide tile of rows */
-    VEC_WIDE_KEYS = 4,   /* columns, and dims of V, at a time */
+    VEC_WIDE = 2,         /* vectors of rows in a wide panel */
+    VEC_WIDE_PANELS = 16, /* panels of the tallest tile of rows */
+    VEC_WIDE_KEYS = 4,    /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 4,
     VEC_SHORT_KEYS = 8, /* the same for a panel of one vector */
     VEC_SHORT_DIMS = 8,

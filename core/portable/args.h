@@ -16,7 +16,7 @@ typedef struct tess_args {
     tess_i64 slope_stride[2]; /* batch, head */
     tess_i64 sink_stride;
     tess_i64 do_stride[4], dq_stride[4], dk_stride[4], dv_stride[4]; /* backward only, like q */
-    tess_i64 dbias_stride[4];                                       /* like bias_stride */
+    tess_i64 dbias_stride[4];                                        /* like bias_stride */
 
     tess_i64 sequences;
     tess_i64 rows, columns;             /* of a sequence: exact, or the upper bound with lengths */
@@ -44,12 +44,12 @@ typedef struct tess_args {
     tess_i32 head_dim, head_dim_v;
     tess_i32 dtype, o_dtype, bias_dtype; /* enum of <tessera/base.h> */
     tess_i32 do_dtype, dq_dtype, dk_dtype, dv_dtype;
-    tess_i32 index_is_64;                /* index arrays hold 64-bit numbers */
-    tess_u32 varlen;                     /* TESS_VARLEN_... */
-    tess_u32 bias;                       /* TESS_BIAS_... */
-    tess_u32 mask;                       /* TESS_MASK_... */
-    tess_u32 flags;                      /* TESS_DETERMINISTIC ... */
-    tess_u32 gradients;                  /* TESS_GRADIENT_..., backward only */
+    tess_i32 index_is_64; /* index arrays hold 64-bit numbers */
+    tess_u32 varlen;      /* TESS_VARLEN_... */
+    tess_u32 bias;        /* TESS_BIAS_... */
+    tess_u32 mask;        /* TESS_MASK_... */
+    tess_u32 flags;       /* TESS_DETERMINISTIC ... */
+    tess_u32 gradients;   /* TESS_GRADIENT_..., backward only */
     tess_u32 reserved;
     tess_f32 scale, softcap;
 } tess_args;

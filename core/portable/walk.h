@@ -29,8 +29,14 @@ TESS_FN tess_row_tile tess_walk_row_tile(tess_i64 index, tess_i64 count, tess_i6
     return tile;
 }
 
-TESS_FN tess_i64 tess_walk_query(tess_i64 folded_row, tess_i64 group) { return folded_row / group; }
-TESS_FN tess_i64 tess_walk_head(tess_i64 folded_row, tess_i64 group) { return folded_row % group; }
+TESS_FN tess_i64 tess_walk_query(tess_i64 folded_row, tess_i64 group)
+{
+    return folded_row / group;
+}
+TESS_FN tess_i64 tess_walk_head(tess_i64 folded_row, tess_i64 group)
+{
+    return folded_row % group;
+}
 
 /* Most columns of one backward work item, which keeps their dK and dV in fp32: with 128 dims half a
  * megabyte, a core's own cache. An item's share is this, rounded down to whole tiles: a little more

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping. */
+ * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping.
+ */
 #include "core/runtime/bind.h"
 
 #include "core/base/alloc.h"
@@ -26,21 +27,23 @@ static tess_status check_one(const tess_host *host, const char *call, const tess
 
     if (!b->is_wanted) {
         if (b->base || b->offset)
-            return tess_fail(host, TESS_INVALID,
-                             "%s: %s is given but the plan's descriptor does not ask for it; it "
-                             "takes NULL", call, b->name);
+            return tess_fail(
+                host, TESS_INVALID,
+                "%s: %s is given but the descriptor does not ask for it; it takes NULL", call,
+                b->name);
         return TESS_OK;
     }
     if (!b->base) {
         if (b->is_optional || is_empty)
             return TESS_OK;
-        return tess_fail(host, TESS_INVALID,
-                         "%s: %s is NULL but the plan's descriptor asks for it", call, b->name);
+        return tess_fail(host, TESS_INVALID, "%s: %s is NULL but the descriptor asks for it", call,
+                         b->name);
     }
     if (b->offset % size != 0)
         return tess_fail(host, TESS_INVALID,
                          "%s: %s.offset is %" PRId64 " bytes; it takes a multiple of the element's "
-                         "%" PRId64, call, b->name, b->offset, size);
+                         "%" PRId64,
+                         call, b->name, b->offset, size);
     return TESS_OK;
 }
 
@@ -54,6 +57,13 @@ static tess_status check_alignment(const tess_host *host, const char *call, cons
                          "%s: %s is at an address that is no multiple of its element's %zu bytes",
                          call, b->name, (size_t)size);
     return TESS_OK;
+}
+
+tess_status tess_bind_check(const tess_host *host, const char *call, bool is_plain,
+                            const tess_binding *binding)
+{
+    TESS_TRY(check_one(host, call, binding));
+    return is_plain ? check_alignment(host, call, binding) : TESS_OK;
 }
 
 static bool is_bound(const tess_binding *b)
@@ -76,7 +86,8 @@ static tess_status check_overlap(const tess_host *host, const char *call,
                                          &bindings[j].layout, address_of(&bindings[j])))
                 return tess_fail(host, TESS_INVALID,
                                  "%s: %s shares memory with %s; outputs must not overlap inputs or "
-                                 "each other", call, bindings[i].name, bindings[j].name);
+                                 "each other",
+                                 call, bindings[i].name, bindings[j].name);
         }
     }
     return TESS_OK;
@@ -85,14 +96,15 @@ static tess_status check_overlap(const tess_host *host, const char *call,
 tess_status tess_bind_check_call(const tess_plan *plan, const tess_queue *queue, const char *call,
                                  int32_t pass, const void *args)
 {
-    const tess_host *host = &plan->device->context->host;
+    const tess_host *host;
 
+    TESS_TRY(tess_need(plan, call, "plan"));
+    TESS_TRY(tess_need(queue, call, "queue"));
+    host = &plan->device->context->host;
     if (plan->schedule.problem.pass != pass)
         return tess_fail(host, TESS_INVALID, "%s: plan is of a %s pass", call,
                          pass == TESS_PASS_FORWARD ? "backward" : "forward");
-    if (queue->device != plan->device)
-        return tess_fail(host, TESS_INVALID, "%s: queue is of %s but plan is of %s", call,
-                         queue->device->name, plan->device->name);
+    TESS_TRY(tess_need_same_device(call, "plan", plan->device, "queue", queue->device));
     if (!args)
         return tess_fail(host, TESS_INVALID, "%s: args is NULL; it takes the tensors' addresses",
                          call);
@@ -106,21 +118,16 @@ tess_status tess_bind(const tess_plan *plan, const char *call,
     const tess_host *host = &plan->device->context->host;
     const bool is_plain = plan->device->backend->has_plain_addresses;
 
-    for (int i = 0; i < TESS_AT_COUNT; i++) {
-        if (i == TESS_AT_WORKSPACE)
-            continue;
-        TESS_TRY(check_one(host, call, &bindings[i]));
-        if (is_plain)
-            TESS_TRY(check_alignment(host, call, &bindings[i]));
-    }
+    for (int i = 0; i < TESS_AT_COUNT; i++)
+        TESS_TRY(tess_bind_check(host, call, is_plain, &bindings[i]));
     if (is_plain)
         TESS_TRY(check_overlap(host, call, bindings));
     for (int i = 0; i < TESS_AT_COUNT; i++) {
         if (!bindings[i].is_wanted || !bindings[i].base)
             continue;
         /* The one place where an input loses its const: launch takes one array for both kinds. */
-        out_addresses[i].base = (void *)(is_plain ? address_of(&bindings[i])
-                                                  : (uintptr_t)bindings[i].base);
+        out_addresses[i].base =
+            (void *)(is_plain ? address_of(&bindings[i]) : (uintptr_t)bindings[i].base);
         out_addresses[i].offset = is_plain ? 0 : bindings[i].offset;
     }
     return TESS_OK;
@@ -136,11 +143,13 @@ static tess_status bind_workspace(const tess_plan *plan, tess_queue *queue, cons
     if (workspace->base && size < wanted)
         return tess_fail(host, TESS_INVALID,
                          "%s: workspace_size is %zu; the plan needs %zu bytes "
-                         "(tess_plan_workspace_size)", call, size, wanted);
+                         "(tess_plan_workspace_size)",
+                         call, size, wanted);
     if (!workspace->base && (size != 0 || workspace->offset != 0))
         return tess_fail(host, TESS_INVALID,
-                         "%s: workspace is NULL but workspace_size is %zu; it takes 0 there", call,
-                         size);
+                         "%s: workspace is NULL but workspace_size is %zu and its offset %" PRId64
+                         "; they take 0 there",
+                         call, size, workspace->offset);
     if (wanted == 0)
         return TESS_OK;
     if (!workspace->base)

@@ -16,10 +16,10 @@ tess_status tess_plan_run_forward(const tess_plan *plan, tess_queue *queue,
 
     TESS_TRY(tess_bind_check_call(plan, queue, call, TESS_PASS_FORWARD, args));
     TESS_TRY(tess_take(&plan->device->context->host, call, "args", args, sizeof a, &a));
-    tess_tensors_of(&plan->schedule.problem, bindings);
+    tess_tensors_of(&plan->schedule, bindings);
 
-#define BIND(at, member)                                                                           \
-    bindings[TESS_AT_##at].base = a.member.base;                                                   \
+#define BIND(at, member)                         \
+    bindings[TESS_AT_##at].base = a.member.base; \
     bindings[TESS_AT_##at].offset = a.member.offset
     BIND(Q, q);
     BIND(K, k);
@@ -37,6 +37,7 @@ tess_status tess_plan_run_forward(const tess_plan *plan, tess_queue *queue,
     BIND(Q_DESCALE, q_descale);
     BIND(K_DESCALE, k_descale);
     BIND(V_DESCALE, v_descale);
+    BIND(WORKSPACE, workspace);
 #undef BIND
 
     memset(addresses, 0, sizeof addresses);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Merging partial results on a queue: descriptor and arguments checked, handed to the backend. */
 #include "core/base/alloc.h"
-#include "core/runtime/objects.h"
+#include "core/runtime/bind.h"
 #include "core/runtime/take.h"
 #include "core/schedule/layout.h"
 
@@ -10,10 +10,19 @@
 
 static const char call[] = "tess_queue_merge";
 
-static bool same_extents(const tess_layout *a, const tess_layout *b)
+/* Extents of `given` must be those of `wanted`; head_dim only where it is compared. */
+static tess_status check_extents(const tess_host *host, const char *name, const tess_layout *given,
+                                 const char *wanted_name, const tess_layout *wanted,
+                                 int64_t head_dim)
 {
-    return a->batch == b->batch && a->seqlen == b->seqlen && a->heads == b->heads &&
-           a->head_dim == b->head_dim;
+    if (given->batch != wanted->batch || given->seqlen != wanted->seqlen ||
+        given->heads != wanted->heads || given->head_dim != head_dim)
+        return tess_fail(host, TESS_INVALID,
+                         "%s: %s is (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                         "); with %s it takes (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ")",
+                         call, name, given->batch, given->seqlen, given->heads, given->head_dim,
+                         wanted_name, wanted->batch, wanted->seqlen, wanted->heads, head_dim);
+    return TESS_OK;
 }
 
 static tess_status check_tensor(const tess_host *host, const char *name, const tess_layout *layout,
@@ -29,8 +38,12 @@ static tess_status check_tensor(const tess_host *host, const char *name, const t
         return tess_fail(host, TESS_INVALID,
                          "%s: %s is (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                          "); each extent takes 0 (head_dim 1) to 2^31 - 1, with strides that stay "
-                         "below 2^60 elements", call, name, layout->batch, layout->seqlen,
-                         layout->heads, layout->head_dim);
+                         "below 2^60 elements",
+                         call, name, layout->batch, layout->seqlen, layout->heads,
+                         layout->head_dim);
+    if (layout->reserved != 0)
+        return tess_fail(host, TESS_INVALID, "%s: %s.reserved is %" PRId32 "; it takes 0", call,
+                         name, layout->reserved);
     if (is_lse ? layout->dtype != TESS_F32 : !is_float)
         return tess_fail(host, TESS_INVALID, "%s: %s.dtype is %" PRId32 " (%s); it takes %s", call,
                          name, layout->dtype, tess_dtype_name(layout->dtype),
@@ -41,89 +54,123 @@ static tess_status check_tensor(const tess_host *host, const char *name, const t
     return TESS_OK;
 }
 
+/* Elements between the lowest and the highest of any part, from element (0,0,0,0) of part 0. False
+ * when they leave 62 bits, as in tess_layout_reach(). */
+static bool parts_reach(const tess_layout *layout, int64_t parts, int64_t stride,
+                        int64_t *out_lowest, int64_t *out_highest)
+{
+    const int64_t most = INT64_MAX / 8;
+    int64_t span = 0;
+
+    if (!tess_layout_reach(layout, out_lowest, out_highest))
+        return false;
+    if (parts > 1 && (!tess_multiply_i64(parts - 1, stride, &span) || span > most || span < -most))
+        return false;
+    *(span < 0 ? out_lowest : out_highest) += span;
+    return true;
+}
+
+static tess_status check_parts(const tess_host *host, const char *name, const tess_layout *layout,
+                               int64_t parts, int64_t stride)
+{
+    int64_t lowest, highest;
+
+    if (!parts_reach(layout, parts, stride, &lowest, &highest))
+        return tess_fail(host, TESS_INVALID,
+                         "%s: desc.%s_stride is %" PRId64 "; with %" PRId64
+                         " parts it leaves 2^60 elements",
+                         call, name, stride, parts);
+    return TESS_OK;
+}
+
 static tess_status check_desc(const tess_host *host, const tess_merge_desc *d)
 {
     if (d->parts < 1 || d->parts > INT32_MAX)
-        return tess_fail(host, TESS_INVALID, "%s: desc.parts is %" PRId64 "; it takes 1 to 2^31 - 1",
-                         call, d->parts);
+        return tess_fail(host, TESS_INVALID,
+                         "%s: desc.parts is %" PRId64 "; it takes 1 to 2^31 - 1", call, d->parts);
     TESS_TRY(check_tensor(host, "desc.o_part", &d->o_part, false));
     TESS_TRY(check_tensor(host, "desc.lse_part", &d->lse_part, true));
     TESS_TRY(check_tensor(host, "desc.o", &d->o, false));
     TESS_TRY(check_tensor(host, "desc.lse", &d->lse, true));
-    if (!same_extents(&d->o_part, &d->o) || !same_extents(&d->lse_part, &d->lse))
-        return tess_fail(host, TESS_INVALID,
-                         "%s: desc.%s has other extents than its parts; they must be equal", call,
-                         same_extents(&d->o_part, &d->o) ? "lse" : "o");
-    if (d->lse.batch != d->o.batch || d->lse.seqlen != d->o.seqlen || d->lse.heads != d->o.heads)
-        return tess_fail(host, TESS_INVALID,
-                         "%s: desc.lse is (%" PRId64 ", %" PRId64 ", %" PRId64 "); it must have "
-                         "batch, seqlen and heads of desc.o", call, d->lse.batch, d->lse.seqlen,
-                         d->lse.heads);
+    TESS_TRY(check_extents(host, "desc.o", &d->o, "desc.o_part", &d->o_part, d->o_part.head_dim));
+    TESS_TRY(check_extents(host, "desc.lse_part", &d->lse_part, "desc.o_part", &d->o_part, 1));
+    TESS_TRY(check_extents(host, "desc.lse", &d->lse, "desc.o_part", &d->o_part, 1));
+    TESS_TRY(check_parts(host, "o_part", &d->o_part, d->parts, d->o_part_stride));
+    TESS_TRY(check_parts(host, "lse_part", &d->lse_part, d->parts, d->lse_part_stride));
     if (tess_layout_overlaps_itself(&d->o) || tess_layout_overlaps_itself(&d->lse))
         return tess_fail(host, TESS_INVALID, "%s: desc.%s must not overlap itself", call,
                          tess_layout_overlaps_itself(&d->o) ? "o" : "lse");
     return TESS_OK;
 }
 
-/* All parts of one tensor, as far as memory is concerned: the bytes between the lowest element of
- * any part and the highest of any other. */
-static void span_of(const tess_layout *layout, int64_t parts, int64_t stride, const tess_in *in,
-                    uintptr_t *out_first, uintptr_t *out_end)
-{
-    const int64_t size = (int64_t)tess_dtype_size(layout->dtype);
-    int64_t lowest = 0, highest = 0;
+/* One tensor of the call: all parts of it. */
+typedef struct operand {
+    const char *name;
+    const tess_layout *layout;
+    const void *base;
+    int64_t offset, parts, stride;
+} operand;
 
-    tess_layout_reach(layout, &lowest, &highest);
-    if (stride < 0)
-        lowest += (parts - 1) * stride;
-    else
-        highest += (parts - 1) * stride;
-    *out_first = (uintptr_t)in->base + (uintptr_t)(in->offset + lowest * size);
-    *out_end = (uintptr_t)in->base + (uintptr_t)(in->offset + (highest + 1) * size);
+static uintptr_t address_of(const operand *o, int64_t element)
+{
+    const int64_t size = (int64_t)tess_dtype_size(o->layout->dtype);
+    return (uintptr_t)o->base + (uintptr_t)o->offset + (uintptr_t)(element * size);
 }
 
-static tess_status check_args(const tess_host *host, const tess_merge_desc *d,
+/* Whether an output shares memory with some part of another tensor. The parts are looked at one by
+ * one only when they lie around the output: between the parts there may well be room for it. */
+static bool shares_memory(const operand *output, const operand *other)
+{
+    int64_t lowest, highest, output_lowest, output_highest;
+
+    if (!output->base || !other->base)
+        return false;
+    parts_reach(other->layout, other->parts, other->stride, &lowest, &highest);
+    tess_layout_reach(output->layout, &output_lowest, &output_highest);
+    if (address_of(output, output_highest + 1) <= address_of(other, lowest) ||
+        address_of(other, highest + 1) <= address_of(output, output_lowest))
+        return false;
+    for (int64_t part = 0; part < other->parts; part++)
+        if (tess_layouts_may_overlap(output->layout, address_of(output, 0), other->layout,
+                                     address_of(other, part * other->stride)))
+            return true;
+    return false;
+}
+
+static tess_status check_args(const tess_host *host, bool is_plain, const tess_merge_desc *d,
                               const tess_merge_args *a)
 {
-    const tess_in o = {a->o.base, a->o.offset}, lse = {a->lse.base, a->lse.offset};
-    const struct {
-        const char *name;
-        const tess_layout *layout;
-        const tess_in *in;
-        int64_t parts, stride;
-    } all[] = {{"o_part", &d->o_part, &a->o_part, d->parts, d->o_part_stride},
-               {"lse_part", &d->lse_part, &a->lse_part, d->parts, d->lse_part_stride},
-               {"o", &d->o, &o, 1, 0},
-               {"lse", &d->lse, &lse, 1, 0}};
-    uintptr_t first[4], end[4];
+    const operand all[] = {
+        {"o_part", &d->o_part, a->o_part.base, a->o_part.offset, d->parts, d->o_part_stride},
+        {"lse_part", &d->lse_part, a->lse_part.base, a->lse_part.offset, d->parts,
+         d->lse_part_stride},
+        {"o", &d->o, a->o.base, a->o.offset, 1, 0},
+        {"lse", &d->lse, a->lse.base, a->lse.offset, 1, 0}};
 
     for (int i = 0; i < 4; i++) {
-        const int64_t size = (int64_t)tess_dtype_size(all[i].layout->dtype);
-        first[i] = end[i] = 0;
-        if (tess_layout_is_empty(all[i].layout) || (i == 3 && !a->lse.base))
-            continue;
-        if (!all[i].in->base || ((uintptr_t)all[i].in->base + (uintptr_t)all[i].in->offset) % (uintptr_t)size)
-            return tess_fail(host, TESS_INVALID,
-                             "%s: args.%s is NULL or no multiple of its element's %" PRId64 " bytes",
-                             call, all[i].name, size);
-        span_of(all[i].layout, all[i].parts, all[i].stride, all[i].in, &first[i], &end[i]);
+        const tess_binding binding = {all[i].name,    TESS_AT_O, all[i].base, all[i].offset,
+                                      *all[i].layout, i >= 2,    true,        i == 3};
+        TESS_TRY(tess_bind_check(host, call, is_plain, &binding));
     }
-    for (int output = 2; output < 4; output++)
-        for (int other = 0; other < 4; other++)
-            if (other != output && first[output] < end[other] && first[other] < end[output])
+    for (int output = 2; is_plain && output < 4; output++)
+        for (int other = 0; other < output; other++)
+            if (shares_memory(&all[output], &all[other]))
                 return tess_fail(host, TESS_INVALID,
-                                 "%s: args.%s shares memory with args.%s; outputs must not overlap "
-                                 "inputs or each other", call, all[output].name, all[other].name);
+                                 "%s: %s shares memory with %s; outputs must not overlap inputs or "
+                                 "each other",
+                                 call, all[output].name, all[other].name);
     return TESS_OK;
 }
 
 tess_status tess_queue_merge(tess_queue *queue, const tess_merge_desc *desc,
                              const tess_merge_args *args)
 {
-    const tess_host *host = &queue->device->context->host;
+    const tess_host *host;
     tess_merge_desc d;
     tess_merge_args a;
 
+    TESS_TRY(tess_need(queue, call, "queue"));
+    host = &queue->device->context->host;
     if (!desc || !args)
         return tess_fail(host, TESS_INVALID, "%s: %s is NULL", call, desc ? "args" : "desc");
     TESS_TRY(tess_take(host, call, "desc", desc, sizeof d, &d));
@@ -131,7 +178,8 @@ tess_status tess_queue_merge(tess_queue *queue, const tess_merge_desc *desc,
     TESS_TRY(check_desc(host, &d));
     if (!queue->device->backend->merge)
         return tess_fail(host, TESS_UNSUPPORTED, "%s: %s has no merge", call, queue->device->name);
-    if (queue->device->backend->has_plain_addresses)
-        TESS_TRY(check_args(host, &d, &a));
+    TESS_TRY(check_args(host, queue->device->backend->has_plain_addresses, &d, &a));
+    if (tess_layout_is_empty(&d.o))
+        return TESS_OK;
     return queue->device->backend->merge(queue->opened, &d, &a);
 }

@@ -8,30 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A stride that does not fit becomes the largest number, which the plan then refuses by name;
- * wrapped, it might look like one that is fine. */
-static int64_t stride_of(int64_t a, int64_t b)
-{
-    int64_t product;
-    return tess_multiply_i64(a, b, &product) ? product : INT64_MAX;
-}
-
-tess_layout tess_layout_packed(tess_dtype dtype, int64_t batch, int64_t seqlen, int64_t heads,
-                               int64_t head_dim)
-{
-    const int64_t row = stride_of(heads, head_dim);
-    return (tess_layout){batch, seqlen,   heads, head_dim, stride_of(seqlen, row),
-                         row,   head_dim, 1,     dtype,    0};
-}
-
-tess_layout tess_layout_by_head(tess_dtype dtype, int64_t batch, int64_t seqlen, int64_t heads,
-                                int64_t head_dim)
-{
-    const int64_t head = stride_of(seqlen, head_dim);
-    return (tess_layout){batch,    seqlen, heads, head_dim, stride_of(heads, head),
-                         head_dim, head,   1,     dtype,    0};
-}
-
 /* What the environment may add to a problem that left it open. */
 static void apply_environment(const tess_env *env, tess_problem *problem)
 {
@@ -55,9 +31,9 @@ static tess_status fail_unsupported(const tess_plan *plan, const char *call,
     if (plan->candidate_count == 0)
         tess_text_add(&reason_text, "\n    this backend has no %s kernel yet",
                       problem->pass == TESS_PASS_FORWARD ? "forward" : "backward");
-    return tess_fail(&device->context->host, TESS_UNSUPPORTED, "%s: no kernel on %s (%s) for \"%s\"%s",
-                     call, device->name, device->backend->caps(device->opened)->architecture, line,
-                     reasons);
+    return tess_fail(&device->context->host, TESS_UNSUPPORTED,
+                     "%s: no kernel on %s (%s) for \"%s\"%s", call, device->name,
+                     device->backend->caps(device->opened)->architecture, line, reasons);
 }
 
 static void trace_plan(const tess_plan *plan)
@@ -101,8 +77,8 @@ static tess_status fill(tess_plan *plan, const char *call, const tess_problem *p
             return tess_fail(host, TESS_NO_MEMORY, "%s: no memory for %zu candidates", call,
                              plan->candidate_count);
     }
-    chosen = tess_select(kernels, count, device->context->env.kernel, problem, caps,
-                         plan->candidates);
+    chosen =
+        tess_select(kernels, count, device->context->env.kernel, problem, caps, plan->candidates);
     if (!chosen)
         return fail_unsupported(plan, call, problem);
     TESS_TRY(tess_schedule_make(host, call, problem, chosen, caps, workers, &plan->schedule));
@@ -133,10 +109,12 @@ tess_status tess_plan_create_forward(tess_device *device, const tess_attention_d
                                      tess_plan **out_plan)
 {
     static const char call[] = "tess_plan_create_forward";
-    const tess_host *host = &device->context->host;
+    const tess_host *host;
     tess_taken_desc taken;
     tess_problem problem;
 
+    TESS_TRY(tess_need(device, call, "device"));
+    host = &device->context->host;
     if (!out_plan)
         return tess_fail(host, TESS_INVALID, "%s: out_plan is NULL", call);
     TESS_TRY(tess_take_attention_desc(host, call, desc, &taken));
@@ -149,11 +127,13 @@ tess_status tess_plan_create_backward(tess_device *device, const tess_attention_
                                       const tess_gradient_desc *gradients, tess_plan **out_plan)
 {
     static const char call[] = "tess_plan_create_backward";
-    const tess_host *host = &device->context->host;
+    const tess_host *host;
     tess_taken_desc taken;
     tess_gradient_desc wanted;
     tess_problem problem;
 
+    TESS_TRY(tess_need(device, call, "device"));
+    host = &device->context->host;
     if (!out_plan)
         return tess_fail(host, TESS_INVALID, "%s: out_plan is NULL", call);
     memset(&wanted, 0, sizeof wanted);
@@ -179,13 +159,17 @@ void tess_plan_destroy(tess_plan *plan)
     tess_release(host, plan, sizeof *plan);
 }
 
-size_t tess_plan_workspace_size(const tess_plan *plan) { return plan->schedule.workspace_size; }
+size_t tess_plan_workspace_size(const tess_plan *plan)
+{
+    return plan ? plan->schedule.workspace_size : 0;
+}
 
 static void write_schedule(const tess_schedule *s, tess_text *out)
 {
     tess_text_add(out,
                   "\n  schedule   %" PRId64 " work items: %" PRId64 " sequences x %" PRId64
-                  " key heads x ", s->work_items, s->problem.sequences, s->problem.heads_kv);
+                  " key heads x ",
+                  s->work_items, s->problem.sequences, s->problem.heads_kv);
     if (s->problem.pass == TESS_PASS_FORWARD)
         tess_text_add(out, "%" PRId64 " row tiles x %" PRId64 " splits", (int64_t)s->args.row_tiles,
                       (int64_t)s->args.splits);
@@ -197,9 +181,12 @@ static void write_schedule(const tess_schedule *s, tess_text *out)
 
 size_t tess_plan_describe(const tess_plan *plan, char *text, size_t size)
 {
-    const tess_schedule *s = &plan->schedule;
+    const tess_schedule *s;
     tess_text out = tess_text_in(text, size);
 
+    if (!plan)
+        return 0;
+    s = &plan->schedule;
     tess_problem_write(&s->problem, &out);
     tess_text_add(&out, "\n  device     %s (%s)", plan->device->name,
                   plan->device->backend->caps(plan->device->opened)->architecture);

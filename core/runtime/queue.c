@@ -3,15 +3,20 @@
 #include "core/base/alloc.h"
 #include "core/runtime/objects.h"
 
-static const tess_host *host_of(const tess_device *device) { return &device->context->host; }
+static const tess_host *host_of(const tess_device *device)
+{
+    return &device->context->host;
+}
 
 tess_status tess_queue_create(tess_device *device, tess_queue **out_queue)
 {
     static const char call[] = "tess_queue_create";
-    const tess_host *host = host_of(device);
+    const tess_host *host;
     tess_queue *queue;
     tess_status status;
 
+    TESS_TRY(tess_need(device, call, "device"));
+    host = host_of(device);
     if (!out_queue)
         return tess_fail(host, TESS_INVALID, "%s: out_queue is NULL", call);
     queue = tess_alloc_zero(host, sizeof *queue);
@@ -37,6 +42,7 @@ void tess_queue_destroy(tess_queue *queue)
 
 tess_status tess_queue_wait(tess_queue *queue)
 {
+    TESS_TRY(tess_need(queue, "tess_queue_wait", "queue"));
     return queue->device->backend->queue_wait(queue->opened);
 }
 
@@ -44,6 +50,7 @@ tess_status tess_queue_wait(tess_queue *queue)
 static tess_status check_copy(const tess_queue *queue, const char *call, const void *device_memory,
                               const void *host_memory, size_t size)
 {
+    TESS_TRY(tess_need(queue, call, "queue"));
     if (size != 0 && (!device_memory || !host_memory))
         return tess_fail(host_of(queue->device), TESS_INVALID, "%s: %s is NULL but size is %zu",
                          call, device_memory ? "host_memory" : "device_memory", size);
@@ -71,10 +78,12 @@ tess_status tess_queue_download(tess_queue *queue, void *host_memory, const void
 tess_status tess_event_create(tess_device *device, tess_event **out_event)
 {
     static const char call[] = "tess_event_create";
-    const tess_host *host = host_of(device);
+    const tess_host *host;
     tess_event *event;
     tess_status status;
 
+    TESS_TRY(tess_need(device, call, "device"));
+    host = host_of(device);
     if (!out_event)
         return tess_fail(host, TESS_INVALID, "%s: out_event is NULL", call);
     if (!device->backend->event_create)
@@ -102,10 +111,11 @@ void tess_event_destroy(tess_event *event)
 
 tess_status tess_event_record(tess_event *event, tess_queue *queue)
 {
-    if (event->device != queue->device)
-        return tess_fail(host_of(queue->device), TESS_INVALID,
-                         "tess_event_record: the event is of %s, the queue of %s",
-                         event->device->name, queue->device->name);
+    static const char call[] = "tess_event_record";
+
+    TESS_TRY(tess_need(event, call, "event"));
+    TESS_TRY(tess_need(queue, call, "queue"));
+    TESS_TRY(tess_need_same_device(call, "queue", queue->device, "event", event->device));
     TESS_TRY(event->device->backend->event_record(event->opened, queue->opened));
     event->is_recorded = 1;
     return TESS_OK;
@@ -114,11 +124,12 @@ tess_status tess_event_record(tess_event *event, tess_queue *queue)
 tess_status tess_event_elapsed(tess_event *start, tess_event *end, double *out_seconds)
 {
     static const char call[] = "tess_event_elapsed";
-    const tess_host *host = host_of(start->device);
+    const tess_host *host;
 
-    if (start->device != end->device)
-        return tess_fail(host, TESS_INVALID, "%s: start is of %s, end of %s", call,
-                         start->device->name, end->device->name);
+    TESS_TRY(tess_need(start, call, "start"));
+    TESS_TRY(tess_need(end, call, "end"));
+    host = host_of(start->device);
+    TESS_TRY(tess_need_same_device(call, "start", start->device, "end", end->device));
     if (!start->is_recorded || !end->is_recorded)
         return tess_fail(host, TESS_INVALID, "%s: %s was never recorded", call,
                          start->is_recorded ? "end" : "start");

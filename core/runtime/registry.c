@@ -2,31 +2,24 @@
  * Backends by name: what was compiled in, what a context allows, which device a name means. */
 #include "core/runtime/registry.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* In order of priority; a test holds the table to it. */
-static const tess_backend *const backends[] = {
-#define TESS_BACKEND(name) &tess_backend_##name,
-#include "backends/backends.def"
-#undef TESS_BACKEND
-};
-
-enum { BACKENDS = sizeof backends / sizeof backends[0], MOST_NAME = 64 };
-
-const tess_backend *const *tess_registry(size_t *out_count)
-{
-    *out_count = BACKENDS;
-    return backends;
-}
+enum { MOST_BACKENDS = 16, MOST_NAME = 64 };
 
 const tess_backend *tess_registry_find(const char *device_name, const char **out_rest)
 {
     const size_t length = strcspn(device_name, ":");
+    size_t count;
+    const tess_backend *const *backends = tess_registry(&count);
 
-    for (size_t i = 0; i < BACKENDS; i++) {
+    if (device_name[length] == ':' && device_name[length + 1] == '\0')
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
         if (strlen(backends[i]->name) == length &&
             strncmp(backends[i]->name, device_name, length) == 0) {
-            *out_rest = device_name[length] == ':' ? device_name + length + 1 : device_name + length;
+            *out_rest =
+                device_name[length] == ':' ? device_name + length + 1 : device_name + length;
             return backends[i];
         }
     }
@@ -35,17 +28,27 @@ const tess_backend *tess_registry_find(const char *device_name, const char **out
 
 void tess_registry_write(tess_text *out_text)
 {
-    for (size_t i = 0; i < BACKENDS; i++)
-        tess_text_add(out_text, "%s%s", i == 0 ? "" : i + 1 < BACKENDS ? ", " : " or ",
+    size_t count;
+    const tess_backend *const *backends = tess_registry(&count);
+
+    for (size_t i = 0; i < count; i++)
+        tess_text_add(out_text, "%s%s",
+                      i == 0          ? ""
+                      : i + 1 < count ? ", "
+                                      : " or ",
                       backends[i]->name);
 }
 
 const char *tess_registry_nearest(const char *word)
 {
-    const char *names[BACKENDS];
-    for (size_t i = 0; i < BACKENDS; i++)
+    const char *names[MOST_BACKENDS];
+    size_t count;
+    const tess_backend *const *backends = tess_registry(&count);
+
+    assert(count <= MOST_BACKENDS);
+    for (size_t i = 0; i < count; i++)
         names[i] = backends[i]->name;
-    return tess_text_nearest(word, names, BACKENDS);
+    return tess_text_nearest(word, names, count);
 }
 
 bool tess_list_at(const char *list, size_t index, char *out_name, size_t size)
@@ -72,7 +75,8 @@ bool tess_list_at(const char *list, size_t index, char *out_name, size_t size)
 tess_status tess_registry_check_list(const tess_host *host, const char *call, const char *what,
                                      const char *list)
 {
-    char name[MOST_NAME], known[256];
+    char name[MOST_NAME], word[MOST_NAME], known[256];
+    const char *const verb = strchr(list, ',') ? "names" : "is";
     const char *rest, *nearest;
     tess_text text = tess_text_in(known, sizeof known);
 
@@ -80,23 +84,57 @@ tess_status tess_registry_check_list(const tess_host *host, const char *call, co
         if (tess_registry_find(name, &rest))
             continue;
         tess_registry_write(&text);
-        nearest = tess_registry_nearest(name);
-        return tess_fail(host, TESS_INVALID, "%s: %s names \"%s\"; it takes %s%s%s%s", call, what,
-                         name, known, nearest ? " (did you mean " : "", nearest ? nearest : "",
-                         nearest ? "?)" : "");
+        memcpy(word, name, sizeof word);
+        word[strcspn(word, ":")] = '\0'; /* the number behind it is not what was mistyped */
+        nearest = tess_registry_nearest(word);
+        return tess_fail(host, TESS_INVALID, "%s: %s %s \"%s\"; it takes %s%s%s%s", call, what,
+                         verb, name, known, nearest ? " (did you mean " : "",
+                         nearest ? nearest : "", nearest ? "?)" : "");
     }
     return TESS_OK;
 }
 
-bool tess_registry_allows(const tess_context *context, const tess_backend *backend)
+/* The backend that an allow list names at `index`; NULL past the end. */
+static const tess_backend *listed_at(const char *list, size_t index)
 {
     char name[MOST_NAME];
     const char *rest;
 
-    if (!context->backends[0])
-        return true;
-    for (size_t i = 0; tess_list_at(context->backends, i, name, sizeof name); i++)
-        if (tess_registry_find(name, &rest) == backend)
+    return tess_list_at(list, index, name, sizeof name) ? tess_registry_find(name, &rest) : NULL;
+}
+
+/* Its first place in an allow list; false when it is not there. */
+static bool is_listed(const char *list, const tess_backend *backend, size_t *out_index)
+{
+    const tess_backend *listed;
+
+    for (size_t i = 0; (listed = listed_at(list, i)) != NULL; i++) {
+        if (listed == backend) {
+            *out_index = i;
             return true;
+        }
+    }
     return false;
+}
+
+bool tess_registry_allows(const tess_context *context, const tess_backend *backend)
+{
+    size_t ignored;
+    return !context->backends[0] || is_listed(context->backends, backend, &ignored);
+}
+
+const tess_backend *tess_registry_at(const tess_context *context, size_t index)
+{
+    const char *const list = context->backends;
+    const tess_backend *listed;
+    size_t first, count;
+    const tess_backend *const *backends = tess_registry(&count);
+
+    for (size_t i = 0; list[0] && (listed = listed_at(list, i)) != NULL; i++)
+        if (is_listed(list, listed, &first) && first == i && index-- == 0)
+            return listed;
+    for (size_t i = 0; i < count; i++)
+        if ((!list[0] || !is_listed(list, backends[i], &first)) && index-- == 0)
+            return backends[i];
+    return NULL;
 }

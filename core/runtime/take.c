@@ -10,6 +10,17 @@
 /* No struct of this library will ever be larger: a bigger number is a forgotten struct_size. */
 enum { MOST_STRUCT_SIZE = 1 << 16 };
 
+tess_status tess_take_size(const tess_host *host, const char *call, const char *name, size_t given,
+                           size_t size)
+{
+    if (given <= sizeof given || given > MOST_STRUCT_SIZE)
+        return tess_fail(host, TESS_INVALID,
+                         "%s: %s.struct_size is %zu; it takes the struct's own size, %zu in this "
+                         "version",
+                         call, name, given, size);
+    return TESS_OK;
+}
+
 tess_status tess_take(const tess_host *host, const char *call, const char *name, const void *given,
                       size_t size, void *out_struct)
 {
@@ -17,10 +28,7 @@ tess_status tess_take(const tess_host *host, const char *call, const char *name,
     size_t given_size;
 
     memcpy(&given_size, given, sizeof given_size);
-    if (given_size <= sizeof given_size || given_size > MOST_STRUCT_SIZE)
-        return tess_fail(host, TESS_INVALID,
-                         "%s: %s.struct_size is %zu; it takes the struct's own size, %zu in this "
-                         "version", call, name, given_size, size);
+    TESS_TRY(tess_take_size(host, call, name, given_size, size));
     for (size_t i = size; i < given_size; i++)
         if (bytes[i] != 0)
             return tess_fail(host, TESS_TOO_NEW,
@@ -52,7 +60,8 @@ tess_status tess_take_attention_desc(const tess_host *host, const char *call,
         desc->paging = &out_taken->paging;
     }
     if (desc->bias) {
-        TESS_TRY(tess_take(host, call, "bias", desc->bias, sizeof out_taken->bias, &out_taken->bias));
+        TESS_TRY(
+            tess_take(host, call, "bias", desc->bias, sizeof out_taken->bias, &out_taken->bias));
         desc->bias = &out_taken->bias;
     }
     if (desc->scaling) {

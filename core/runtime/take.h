@@ -19,6 +19,10 @@
 tess_status tess_take(const tess_host *host, const char *call, const char *name, const void *given,
                       size_t size, void *out_struct);
 
+/* Whether a struct_size can be one at all: TESS_INVALID for what was forgotten or never set. */
+tess_status tess_take_size(const tess_host *host, const char *call, const char *name, size_t given,
+                           size_t size);
+
 /* A descriptor with everything that hangs off it, at this library's age. */
 typedef struct tess_taken_desc {
     tess_attention_desc desc; /* its pointers lead into this struct */

@@ -5,8 +5,9 @@
 
 #include "core/runtime/bind.h"
 
-/* Fills one binding per address of enum tess_address_index but the workspace's, with everything
- * except where it is (base, offset). */
-void tess_tensors_of(const tess_problem *problem, tess_binding out_bindings[TESS_AT_COUNT]);
+/* Fills one binding per address of enum tess_address_index with everything except where it is
+ * (base, offset). The workspace is an output like others: it must not share memory with anything.
+ */
+void tess_tensors_of(const tess_schedule *schedule, tess_binding out_bindings[TESS_AT_COUNT]);
 
 #endif

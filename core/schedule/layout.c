@@ -4,6 +4,30 @@
 
 #include "core/base/alloc.h"
 
+/* A stride that does not fit becomes the largest number, which the plan then refuses by name;
+ * wrapped, it might look like one that is fine. */
+static int64_t stride_of(int64_t a, int64_t b)
+{
+    int64_t product;
+    return tess_multiply_i64(a, b, &product) ? product : INT64_MAX;
+}
+
+tess_layout tess_layout_packed(tess_dtype dtype, int64_t batch, int64_t seqlen, int64_t heads,
+                               int64_t head_dim)
+{
+    const int64_t row = stride_of(heads, head_dim);
+    return (tess_layout){batch, seqlen,   heads, head_dim, stride_of(seqlen, row),
+                         row,   head_dim, 1,     dtype,    0};
+}
+
+tess_layout tess_layout_by_head(tess_dtype dtype, int64_t batch, int64_t seqlen, int64_t heads,
+                                int64_t head_dim)
+{
+    const int64_t head = stride_of(seqlen, head_dim);
+    return (tess_layout){batch,    seqlen, heads, head_dim, stride_of(heads, head),
+                         head_dim, head,   1,     dtype,    0};
+}
+
 void tess_layout_axes(const tess_layout *layout, int64_t out_extent[4], int64_t out_stride[4])
 {
     out_extent[0] = layout->batch;
@@ -32,8 +56,8 @@ bool tess_layout_reach(const tess_layout *layout, int64_t *out_lowest, int64_t *
         if (extent[axis] <= 1)
             continue;
         if (!tess_multiply_i64(extent[axis] - 1, stride[axis], &span) || span > most ||
-            span < -most || !tess_add_i64(span < 0 ? lowest : highest, span,
-                                          span < 0 ? &lowest : &highest))
+            span < -most ||
+            !tess_add_i64(span < 0 ? lowest : highest, span, span < 0 ? &lowest : &highest))
             return false;
         if (lowest < -most || highest > most)
             return false;
@@ -43,9 +67,13 @@ bool tess_layout_reach(const tess_layout *layout, int64_t *out_lowest, int64_t *
     return true;
 }
 
-static int64_t magnitude(int64_t value) { return value < 0 ? -value : value; }
+static int64_t magnitude(int64_t value)
+{
+    return value < 0 ? -value : value;
+}
 
-/* Axes with more than one element, smallest stride first, strides made positive. Returns how many. */
+/* Axes with more than one element, smallest stride first, strides made positive. Returns how many.
+ */
 static int sort_axes(const tess_layout *layout, int64_t out_extent[4], int64_t out_stride[4])
 {
     int64_t extent[4], stride[4];
@@ -124,9 +152,9 @@ static int64_t inner_span(const byte_view *view, int64_t modulus)
 static bool apart_modulo(const byte_view *a, const byte_view *b, int64_t modulus)
 {
     const int64_t a_span = inner_span(a, modulus), b_span = inner_span(b, modulus);
-    const int64_t distance =
-        (int64_t)((b->lowest % (uintptr_t)modulus + (uintptr_t)modulus - a->lowest % (uintptr_t)modulus) %
-                  (uintptr_t)modulus);
+    const int64_t distance = (int64_t)((b->lowest % (uintptr_t)modulus + (uintptr_t)modulus -
+                                        a->lowest % (uintptr_t)modulus) %
+                                       (uintptr_t)modulus);
 
     if (a_span == 0 || b_span == 0)
         return false;

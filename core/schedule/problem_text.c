@@ -47,7 +47,7 @@ struct word {
     const char *accepts; /* FORM_OTHER: what the value may be; NULL: it takes none */
 };
 
-/* ---- Lists of lengths ------------------------------------------------------------------------ */
+/* ---- Lists of lengths ---------------------------------------------------------------------- */
 
 int64_t tess_lengths_count(const tess_lengths *lengths)
 {
@@ -117,7 +117,7 @@ bool tess_lengths_add(tess_lengths *lengths, int64_t value, int64_t count)
     return true;
 }
 
-/* ---- Numbers --------------------------------------------------------------------------------- */
+/* ---- Numbers ------------------------------------------------------------------------------- */
 
 static bool is_digit(char c)
 {
@@ -252,7 +252,7 @@ static void write_real(tess_text *out, const char *name, float value)
     tess_text_add(out, " %s=%s", name, best);
 }
 
-/* ---- Messages -------------------------------------------------------------------------------- */
+/* ---- Messages ------------------------------------------------------------------------------ */
 
 /* Says what is wrong with the word being read; returns false for the caller to return. */
 static bool refuse(reader *r, const char *what, const char *accepts)
@@ -265,7 +265,7 @@ static bool refuse(reader *r, const char *what, const char *accepts)
     return false;
 }
 
-/* ---- Words with a reader of their own -------------------------------------------------------- */
+/* ---- Words with a reader of their own ------------------------------------------------------ */
 
 static bool read_pass(reader *r, slice value)
 {
@@ -433,7 +433,7 @@ static bool read_seed(reader *r, slice value)
     return take_natural(&value, UINT64_MAX, &r->line.seed) && value.size == 0;
 }
 
-/* ---- The words ------------------------------------------------------------------------------- */
+/* ---- The words ----------------------------------------------------------------------------- */
 
 #define NUMBER(name, member, least)                                                          \
     {                                                                                        \
@@ -637,7 +637,7 @@ static bool read_token(reader *r)
     return apply(r, &words[index], value);
 }
 
-/* ---- What the words say together ------------------------------------------------------------- */
+/* ---- What the words say together ----------------------------------------------------------- */
 
 /* The list of lengths gives the batch and the upper bound, or agrees with those given. */
 static bool settle_lengths(reader *r, const char *word_name, const tess_lengths *lens,
@@ -773,7 +773,7 @@ tess_status tess_line_read(const char *text, tess_line *out_line, tess_text *why
     return TESS_OK;
 }
 
-/* ---- Writing --------------------------------------------------------------------------------- */
+/* ---- Writing ------------------------------------------------------------------------------- */
 
 static void write_lengths(tess_text *out, const char *name, const tess_lengths *lengths)
 {

@@ -40,7 +40,12 @@ typedef struct tess_lengths {
     int32_t runs; /* 0: not given */
 } tess_lengths;
 
-enum { TESS_LAYOUT_BSHD = 0, TESS_LAYOUT_BHSD = 1, TESS_LAYOUT_STRIDED = 2, TESS_LAYOUT_SPARSE = 3 };
+enum {
+    TESS_LAYOUT_BSHD = 0,
+    TESS_LAYOUT_BHSD = 1,
+    TESS_LAYOUT_STRIDED = 2,
+    TESS_LAYOUT_SPARSE = 3
+};
 
 /* A problem as its words. tess_line_default() first, then set what differs. */
 typedef struct tess_line {

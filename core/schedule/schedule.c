@@ -76,9 +76,9 @@ static void take_gradients(tess_args *args, const tess_problem *p)
 }
 
 /* A backward work item is a share of the columns of one key head: it owns their dK and dV and adds
- * to the dQ of every row that sees them. Items of one *wave* add to different buffers, so that nothing is added
- * by two threads and the order of sums depends on the problem alone; the next wave adds to the
- * same buffers again. More heads need fewer buffers to keep a machine busy. */
+ * to the dQ of every row that sees them. Items of one *wave* add to different buffers, so that
+ * nothing is added by two threads and the order of sums depends on the problem alone; the next wave
+ * adds to the same buffers again. More heads need fewer buffers to keep a machine busy. */
 enum { MOST_DQ_BUFFERS = 8, WAVE_ITEMS = 64 };
 
 static void choose_shares(tess_schedule *s)
@@ -97,16 +97,18 @@ static void choose_shares(tess_schedule *s)
 }
 
 /* Shares of the columns. A batch-invariant problem must not look at the batch or the device, and
- * one share is the only choice that never does. More shares than tiles would all be empty. */
+ * one share is the only choice that never does. More shares than tiles would all be empty, so they
+ * are cut to that; but not where bits must not depend on the longest sequence: a share that holds
+ * nothing but the sink is merged with other bits than a sink beside columns. */
 static int64_t choose_splits(const tess_problem *p, const tess_kernel *kernel,
                              const tess_caps *caps, int64_t items)
 {
     const int64_t tiles = (p->columns + kernel->tile_columns - 1) / kernel->tile_columns;
 
+    if (p->flags & TESS_BATCH_INVARIANT)
+        return p->num_splits ? p->num_splits : 1;
     if (p->num_splits)
         return tess_min_i64(p->num_splits, tess_max_i64(tiles, 1));
-    if (p->flags & TESS_BATCH_INVARIANT)
-        return 1;
     return tess_split_choose(items, p->columns, kernel->tile_columns, caps->units);
 }
 
@@ -133,7 +135,8 @@ static bool lay_backward(tess_schedule *schedule, size_t *end)
            place(end, rows, sizeof(float), &args->delta) &&
            place(end, buffers, (size_t)p->head_dim * sizeof(float), &args->partial_dq) &&
            (!(p->gradients & TESS_GRADIENT_ALIBI) ||
-            place(end, schedule->work_items, (size_t)p->group * sizeof(float), &args->partial_bias));
+            place(end, schedule->work_items, (size_t)p->group * sizeof(float),
+                  &args->partial_bias));
 }
 
 /* Lays out scratch memory in the order the kernels first touch it. */
@@ -150,7 +153,8 @@ static bool lay_workspace(tess_schedule *schedule)
         size_t scratch = kernel->scratch ? kernel->scratch(p->head_dim, p->head_dim_v) : 0;
         if (scratch < row)
             scratch = row;
-        args->scratch_size = (tess_i64)((scratch + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
+        args->scratch_size =
+            (tess_i64)((scratch + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
         if (!place(&end, p->sequences + 1, sizeof(int64_t), &args->sequence_list) ||
             !place(&end, schedule->workers, (size_t)args->scratch_size, &args->scratch))
             return false;
@@ -169,9 +173,9 @@ static bool lay_workspace(tess_schedule *schedule)
     return true;
 }
 
-tess_status tess_schedule_make(const tess_host *host, const char *call,
-                               const tess_problem *problem, const tess_kernel *kernel,
-                               const tess_caps *caps, int32_t workers, tess_schedule *out_schedule)
+tess_status tess_schedule_make(const tess_host *host, const char *call, const tess_problem *problem,
+                               const tess_kernel *kernel, const tess_caps *caps, int32_t workers,
+                               tess_schedule *out_schedule)
 {
     tess_schedule s;
     tess_line line;
@@ -187,7 +191,8 @@ tess_status tess_schedule_make(const tess_host *host, const char *call,
     s.args.row_tiles = tess_walk_row_tiles(problem->rows, problem->group, kernel->tile_rows);
     if (!tess_multiply_i64(problem->sequences, problem->heads_kv, &items) ||
         !tess_multiply_i64(items, s.args.row_tiles, &items))
-        return tess_fail(host, TESS_INVALID, "%s: sequences x heads x row tiles leaves 64 bits", call);
+        return tess_fail(host, TESS_INVALID, "%s: sequences x heads x row tiles leaves 64 bits",
+                         call);
     s.args.splits = 1;
     s.work_items = items;
     if (problem->pass == TESS_PASS_FORWARD) {
@@ -197,8 +202,8 @@ tess_status tess_schedule_make(const tess_host *host, const char *call,
         choose_shares(&s);
     }
     if (!tess_multiply_i64(s.work_items, s.args.splits, &s.work_items) || !lay_workspace(&s))
-        return tess_fail(host, TESS_INVALID, "%s: the workspace of %lld splits leaves 64 bits", call,
-                         (long long)s.args.splits);
+        return tess_fail(host, TESS_INVALID, "%s: the workspace of %lld splits leaves 64 bits",
+                         call, (long long)s.args.splits);
     tess_problem_line(problem, &line);
     s.cost = tess_cost_of(&line);
     *out_schedule = s;

@@ -43,8 +43,8 @@ typedef struct tess_plan tess_plan;
  * Packed sequences (see tess_varlen): batch is 1 and seqlen is the total. Paged K and V (see
  * tess_paging): batch is the number of pages and seqlen is the page size. */
 typedef struct tess_layout {
-    int64_t batch, seqlen, heads, head_dim;                         /* extents, 0 ... 2^31 - 1 */
-    int64_t batch_stride, seqlen_stride, head_stride, dim_stride;   /* in elements */
+    int64_t batch, seqlen, heads, head_dim;                       /* extents, 0 ... 2^31 - 1 */
+    int64_t batch_stride, seqlen_stride, head_stride, dim_stride; /* in elements */
     tess_dtype dtype;
     int32_t reserved; /* 0 */
 } tess_layout;
@@ -74,13 +74,13 @@ TESS_API tess_layout tess_layout_packed(tess_dtype dtype, int64_t batch, int64_t
 TESS_API tess_layout tess_layout_by_head(tess_dtype dtype, int64_t batch, int64_t seqlen,
                                          int64_t heads, int64_t head_dim);
 
-/* ---- Descriptors: what is to be computed; read once, when the plan is made; no addresses ------ */
+/* ---- Descriptors: what is to be computed; read when the plan is made; no addresses --------- */
 
 /* Bits of tess_attention_desc.mask; they combine freely. */
 enum {
-    TESS_MASK_CAUSAL = 1u << 0,   /* column j <= row i + D */
-    TESS_MASK_WINDOW = 1u << 1,   /* window_left and window_right hold */
-    TESS_MASK_TOP_LEFT = 1u << 2  /* D = 0: row i faces column i */
+    TESS_MASK_CAUSAL = 1u << 0,  /* column j <= row i + D */
+    TESS_MASK_WINDOW = 1u << 1,  /* window_left and window_right hold */
+    TESS_MASK_TOP_LEFT = 1u << 2 /* D = 0: row i faces column i */
 };
 
 /* Bits of tess_attention_desc.flags. */
@@ -89,7 +89,7 @@ enum {
     TESS_BATCH_INVARIANT = 1u << 1, /* the bits of a sequence depend on that sequence alone */
     TESS_ALLOW_TF32 = 1u << 2,      /* f32 products may round their inputs to TF32 */
     TESS_ALLOW_NONFINITE_SPREAD = 1u << 3, /* a NaN or Inf may spread within one tile */
-    TESS_SCALE_IS_SET = 1u << 4     /* softmax_scale counts even when it is 0 */
+    TESS_SCALE_IS_SET = 1u << 4            /* softmax_scale counts even when it is 0 */
 };
 
 /* Bits of tess_varlen.present. */
@@ -103,18 +103,19 @@ enum {
 /* Sequences of different lengths. Sequence b has rows cu_seqlens_q[b] ... cu_seqlens_q[b+1] - 1 of
  * a packed tensor, or batch entry b of one that is not packed. */
 typedef struct tess_varlen {
-    size_t struct_size;  /* sizeof(tess_varlen) */
-    int64_t sequences;   /* with a tensor that is not packed: its batch (paged K, V excepted) */
+    size_t struct_size;   /* sizeof(tess_varlen) */
+    int64_t sequences;    /* with a tensor that is not packed: its batch (paged K, V excepted) */
     int64_t max_seqlen_q; /* upper bound of every length; needed where rows are packed, else 0 */
-    int64_t max_seqlen_k; /* the same for columns; with paging 0 means max_pages * page size */
+    int64_t max_seqlen_k; /* the same for columns; with paging 0 means max_pages * page size, and
+                             without seqused_k it is every sequence's length */
 
     /* Copies in host memory of the arrays named in `present`, or NULL. They let the plan schedule
      * better; the arrays of the arguments decide what is computed. Read when the plan is made. */
     const void *host_cu_seqlens_q, *host_cu_seqlens_k; /* sequences + 1 elements */
     const void *host_seqused_q, *host_seqused_k;       /* sequences elements */
 
-    uint32_t present;        /* TESS_VARLEN_... bits: which arrays the arguments will hold */
-    tess_dtype index_dtype;  /* of all four arrays: TESS_I32 (also when 0) or TESS_I64 */
+    uint32_t present;       /* TESS_VARLEN_... bits: which arrays the arguments will hold */
+    tess_dtype index_dtype; /* of all four arrays: TESS_I32 (also when 0) or TESS_I64 */
 } tess_varlen;
 
 /* K and V in pages. The layouts of k and v describe the pool: batch = pages, seqlen = page size.
@@ -136,12 +137,12 @@ enum {
 /* What is added to scores. Strides are in elements; 0 broadcasts. With packed sequences the bias
  * is indexed by the sequence and by the sequence's own i and j. */
 typedef struct tess_bias {
-    size_t struct_size;         /* sizeof(tess_bias) */
-    int64_t tensor_stride[4];   /* b, h, i, j */
-    int64_t slope_stride[2];    /* b, h */
-    int64_t sink_stride;        /* h */
-    uint32_t present;           /* TESS_BIAS_... bits */
-    tess_dtype tensor_dtype;    /* of the bias tensor: TESS_F32, TESS_F16 or TESS_BF16 */
+    size_t struct_size;       /* sizeof(tess_bias) */
+    int64_t tensor_stride[4]; /* b, h, i, j */
+    int64_t slope_stride[2];  /* b, h */
+    int64_t sink_stride;      /* h */
+    uint32_t present;         /* TESS_BIAS_... bits */
+    tess_dtype tensor_dtype;  /* of the bias tensor: TESS_F32, TESS_F16 or TESS_BF16 */
 } tess_bias;
 
 /* Descale factors of FP8 inputs, fp32: factor of element (b, row, h) at b * stride[0] +
@@ -173,7 +174,7 @@ typedef struct tess_attention_desc {
     uint32_t mask;       /* TESS_MASK_... bits */
     uint32_t flags;      /* TESS_... bits */
     int64_t window_left, window_right; /* with TESS_MASK_WINDOW; negative: no bound */
-    int64_t num_splits;  /* shares of the columns computed apart and merged; 0: chosen; <= 65536 */
+    int64_t num_splits; /* shares of the columns computed apart and merged; 0: chosen; <= 65536 */
 
     const tess_varlen *varlen;   /* NULL: every sequence has the layouts' lengths */
     const tess_paging *paging;   /* NULL: k and v are where their layouts say */
@@ -186,8 +187,8 @@ typedef struct tess_attention_desc {
 typedef struct tess_gradient_desc {
     size_t struct_size; /* sizeof(tess_gradient_desc) */
     tess_layout d_o, dq, dk, dv;
-    int64_t dbias_stride[4]; /* b, h, i, j of dbias, fp32; an axis broadcast by 0 is summed */
-    uint32_t wanted;         /* TESS_GRADIENT_... bits; 0: dq, dk and dv */
+    int64_t dbias_stride[4]; /* b, h, i, j of dbias, fp32; over an axis of stride 0 it is a sum */
+    uint32_t wanted;         /* TESS_GRADIENT_... bits; no output among them: dq, dk and dv */
     uint32_t reserved;       /* 0 */
 } tess_gradient_desc;
 
@@ -202,7 +203,7 @@ enum {
     TESS_GRADIENT_FROM_LSE = 1u << 6 /* d_lse is an input */
 };
 
-/* ---- Arguments: where it is; read at every run ----------------------------------------------- */
+/* ---- Arguments: where it is; read at every run --------------------------------------------- */
 
 /* Where one forward pass finds its data. A member that the descriptor does not ask for must be
  * NULL; one that it asks for must not, unless its tensor has no elements. */
@@ -210,17 +211,21 @@ typedef struct tess_forward_args {
     size_t struct_size; /* sizeof(tess_forward_args) */
     tess_in q, k, v;
     tess_out o;
-    tess_out lse; /* base NULL: not wanted */
+    tess_out lse;                                             /* base NULL: not wanted */
     tess_in cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k; /* tess_varlen */
-    tess_in page_table;                                      /* int32; tess_paging */
-    tess_in bias, alibi_slopes, sink;                        /* tess_bias */
-    tess_in q_descale, k_descale, v_descale;                 /* tess_scaling */
+    tess_in page_table;                                       /* int32; tess_paging */
+    tess_in bias, alibi_slopes, sink;                         /* tess_bias */
+    tess_in q_descale, k_descale, v_descale;                  /* tess_scaling */
     tess_out workspace;    /* base NULL: the queue's own scratch, which grows as needed */
     size_t workspace_size; /* bytes at workspace; at least tess_plan_workspace_size() */
 } tess_forward_args;
 
 /* Where one backward pass finds its data; inputs and rules as in tess_forward_args, with o and lse
- * as the forward pass left them. Gradients overwrite their outputs. */
+ * as the forward pass left them. Gradients overwrite their outputs; rows and columns past the used
+ * lengths are not written.
+ *
+ * d_lse is laid out like lse. dalibi_slopes is fp32, packed (sequences, heads_q), or (heads_q),
+ * summed over the sequences, when slope_stride[0] is 0. dsink is fp32, packed (heads_q). */
 typedef struct tess_backward_args {
     size_t struct_size; /* sizeof(tess_backward_args) */
     tess_in q, k, v, o, lse;
@@ -235,7 +240,7 @@ typedef struct tess_backward_args {
     size_t workspace_size;
 } tess_backward_args;
 
-/* ---- Plans ------------------------------------------------------------------------------------ */
+/* ---- Plans --------------------------------------------------------------------------------- */
 
 /* Plans one forward pass: chooses a kernel, a schedule and a workspace for exactly this problem on
  * this device.
@@ -255,8 +260,7 @@ TESS_API tess_status tess_plan_create_forward(tess_device *device, const tess_at
 /* Plans one backward pass of the forward pass that desc describes; as tess_plan_create_forward().
  *
  * gradients  NULL: dq, dk and dv, laid out like q, k and v */
-TESS_API tess_status tess_plan_create_backward(tess_device *device,
-                                               const tess_attention_desc *desc,
+TESS_API tess_status tess_plan_create_backward(tess_device *device, const tess_attention_desc *desc,
                                                const tess_gradient_desc *gradients,
                                                tess_plan **out_plan);
 
@@ -292,18 +296,18 @@ TESS_API tess_status tess_plan_run_forward(const tess_plan *plan, tess_queue *qu
 TESS_API tess_status tess_plan_run_backward(const tess_plan *plan, tess_queue *queue,
                                             const tess_backward_args *args);
 
-/* ---- Partial results --------------------------------------------------------------------------- */
+/* ---- Partial results ----------------------------------------------------------------------- */
 
 /* Attention over parts of the keys, merged to attention over all of them. Part p of O is at
  * o_part + p * o_part_stride elements; the same for LSE. */
 typedef struct tess_merge_desc {
-    size_t struct_size;       /* sizeof(tess_merge_desc) */
-    int64_t parts;            /* at least 1 */
-    tess_layout o_part;       /* one part; TESS_F32, TESS_F16 or TESS_BF16 */
-    tess_layout lse_part;     /* one part; TESS_F32, head_dim 1 */
+    size_t struct_size;                     /* sizeof(tess_merge_desc) */
+    int64_t parts;                          /* at least 1 */
+    tess_layout o_part;                     /* one part; TESS_F32, TESS_F16 or TESS_BF16 */
+    tess_layout lse_part;                   /* one part; TESS_F32, head_dim 1 */
     int64_t o_part_stride, lse_part_stride; /* in elements */
-    tess_layout o;            /* extents of o_part; may be another float type */
-    tess_layout lse;          /* extents of lse_part; TESS_F32 */
+    tess_layout o;                          /* extents of o_part; may be another float type */
+    tess_layout lse;                        /* extents of lse_part; TESS_F32 */
 } tess_merge_desc;
 
 /* Where the parts are and where the result goes. */

@@ -25,24 +25,26 @@ extern "C" {
 #define TESS_API
 #endif
 
-/* First member of every growing struct. A growing struct starts with its own size, means "default" by zero in every
- * other member, has no padding, and only ever gains members at its end:
+/* First member of every growing struct. A growing struct starts with its own size, means "default"
+ * by zero in every other member, has no padding, and only ever gains members at its end:
  *
  *     tess_attention_desc desc = { TESS_STRUCT(tess_attention_desc), .q = shape, ... };
  *
- * A program compiled against an older header passes a shorter struct and gets defaults for what it does not know. A
- * program compiled against a newer header is served as long as the members this library does not know are zero;
- * otherwise the call fails with TESS_TOO_NEW. A forgotten struct_size is TESS_INVALID. */
+ * A program compiled against an older header passes a shorter struct and gets defaults for what it
+ * does not know. A program compiled against a newer header is served as long as the members this
+ * library does not know are zero; otherwise the call fails with TESS_TOO_NEW. A forgotten
+ * struct_size is TESS_INVALID. */
 #define TESS_STRUCT(type) .struct_size = sizeof(type)
 
-/* What the caller should do about a failed call. The text of tess_context_error() says what happened. */
+/* What the caller should do about a failed call. The text of tess_context_error() says what
+ * happened. */
 typedef int32_t tess_status;
 enum {
     TESS_OK = 0,
     TESS_INVALID = 1,       /* the call is wrong: fix the caller */
     TESS_UNSUPPORTED = 2,   /* the call is right, nothing here can do it: try another device */
     TESS_UNAVAILABLE = 3,   /* the driver or the device is not there */
-    TESS_NO_MEMORY = 4,     /* host or device memory ran out; nothing was lost, the call may be repeated */
+    TESS_NO_MEMORY = 4,     /* memory ran out; nothing was lost, the call may be repeated */
     TESS_DEVICE_FAILED = 5, /* the driver said no; its own name and number are in the text */
     TESS_TOO_NEW = 6,       /* a member set by the caller is unknown to this library */
     TESS_INTERNAL = 7       /* our mistake; the text asks for a report */
@@ -61,16 +63,16 @@ enum {
     TESS_I64 = 7   /* index arrays only */
 };
 
-/* Version of the library that is running, as TESS_VERSION; compare with the macro to see a mismatch with the header.
- * Threads: any. */
+/* Version of the library that is running, as TESS_VERSION; compare with the macro to see a mismatch
+ * with the header. Threads: any. */
 TESS_API int32_t tess_version(void);
 
-/* Short name of a status, "TESS_INVALID" for example; "TESS_UNKNOWN" for a number that is none. Never NULL, never freed.
- * Threads: any. */
+/* Short name of a status, "TESS_INVALID" for example; "TESS_UNKNOWN" for a number that is none.
+ * Never NULL, never freed. Threads: any. */
 TESS_API const char *tess_status_name(tess_status status);
 
-/* Name of an element type as the problem text spells it ("f32", "bf16"); "none" for a number that is no type. Never
- * NULL, never freed. Threads: any. */
+/* Name of an element type as the problem text spells it ("f32", "bf16"); "none" for a number that
+ * is no type. Never NULL, never freed. Threads: any. */
 TESS_API const char *tess_dtype_name(tess_dtype dtype);
 
 /* Bytes of one element; 0 for a number that is no type. Threads: any. */

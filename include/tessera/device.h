@@ -26,18 +26,18 @@ enum { TESS_DEVICE_CPU = 1, TESS_DEVICE_GPU = 2, TESS_DEVICE_OTHER = 3 };
 
 /* Facts about a device. The library fills as many members as the caller's struct_size covers. */
 typedef struct tess_device_info {
-    size_t struct_size;     /* sizeof(tess_device_info), set by the caller */
-    int64_t memory;         /* bytes of device memory (CPU: of main memory); 0 when unknown */
-    int64_t shared_memory;  /* bytes of on-chip memory a work-group may use; 0 where there is none */
-    int64_t cache;          /* bytes of the last private cache level; 0 when unknown */
-    tess_device_kind kind;  /* TESS_DEVICE_... */
-    int32_t units;          /* compute units; on the CPU the threads one call may use */
-    int32_t lanes;          /* fp32 elements of one vector or wave */
-    int32_t available;      /* 1 when the device can be opened, 0 when `reason` says why not */
-    char name[64];          /* what tess_device_open() takes: "cpu", "cuda:1" */
-    char description[128];  /* what the vendor calls it */
-    char architecture[64];  /* instruction set or chip family: "avx512", "sm_90" */
-    char reason[256];       /* why it cannot be opened; empty when it can */
+    size_t struct_size;    /* sizeof(tess_device_info), set by the caller */
+    int64_t memory;        /* bytes of device memory (CPU: of main memory); 0 when unknown */
+    int64_t shared_memory; /* bytes of on-chip memory a work-group may use; 0 where there is none */
+    int64_t cache;         /* bytes of the last private cache level; 0 when unknown */
+    tess_device_kind kind; /* TESS_DEVICE_... */
+    int32_t units;         /* compute units; on the CPU the threads one call may use */
+    int32_t lanes;         /* fp32 elements of one vector or wave */
+    int32_t available;     /* 1 when the device can be opened, 0 when `reason` says why not */
+    char name[64];         /* what tess_device_open() takes: "cpu", "cuda:1" */
+    char description[128]; /* what the vendor calls it */
+    char architecture[64]; /* instruction set or chip family: "avx512", "sm_90" */
+    char reason[256];      /* why it cannot be opened; empty when it can */
 } tess_device_info;
 
 /* Number of devices, those that cannot be opened included (one line per backend that found none).

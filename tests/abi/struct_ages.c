@@ -3,6 +3,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@ typedef struct growing {
         shorter; /* a caller who knows only this much means the same; 0: every member is needed */
     void (*fill)(void *given);
     tess_status (*call)(void *given);
+    bool is_output;        /* the library writes it: members it does not know become zero */
     tess_status otherwise; /* what the right call may give instead of TESS_OK, where nothing can
                               serve it yet */
 } growing;
@@ -217,8 +219,6 @@ static void fill_backward_args(void *given)
 
 static tess_status call_backward_args(void *given)
 {
-    if (!world.backward)
-        skip();
     return tess_plan_run_backward(world.backward, world.queue, given);
 }
 
@@ -259,26 +259,27 @@ static tess_status call_merge_args(void *given)
 }
 
 /* The given struct; the first member that a shorter caller may lack, with all after it. */
-#define SUBJECT(noun, first_missing, otherwise)                                                \
+#define SUBJECT(noun, first_missing, is_output, otherwise)                                     \
     {                                                                                          \
         "tess_" #noun, sizeof(tess_##noun), offsetof(tess_##noun, first_missing), fill_##noun, \
-            call_##noun, otherwise                                                             \
+            call_##noun, is_output, otherwise                                                  \
     }
 
 static growing subjects[] = {
-    SUBJECT(context_desc, log_level, TESS_OK),
-    SUBJECT(device_info, description, TESS_OK),
-    SUBJECT(attention_desc, softmax_scale, TESS_OK),
-    SUBJECT(varlen, index_dtype, TESS_OK),
-    SUBJECT(paging, table_stride, TESS_OK),
-    SUBJECT(bias, tensor_dtype, TESS_OK),
-    SUBJECT(scaling, q_rows_per_block, TESS_UNSUPPORTED),
-    SUBJECT(program, mask, TESS_UNSUPPORTED),
-    SUBJECT(gradient_desc, dbias_stride, TESS_UNSUPPORTED),
-    SUBJECT(forward_args, cu_seqlens_q, TESS_OK),
-    SUBJECT(backward_args, dbias, TESS_OK),
-    {"tess_merge_desc", sizeof(tess_merge_desc), 0, fill_merge_desc, call_merge_desc, TESS_OK},
-    SUBJECT(merge_args, lse, TESS_OK),
+    SUBJECT(context_desc, log_level, false, TESS_OK),
+    SUBJECT(device_info, description, true, TESS_OK),
+    SUBJECT(attention_desc, softmax_scale, false, TESS_OK),
+    SUBJECT(varlen, index_dtype, false, TESS_OK),
+    SUBJECT(paging, table_stride, false, TESS_OK),
+    SUBJECT(bias, tensor_dtype, false, TESS_OK),
+    SUBJECT(scaling, q_rows_per_block, false, TESS_UNSUPPORTED),
+    SUBJECT(program, mask, false, TESS_UNSUPPORTED),
+    SUBJECT(gradient_desc, dbias_stride, false, TESS_UNSUPPORTED),
+    SUBJECT(forward_args, cu_seqlens_q, false, TESS_OK),
+    SUBJECT(backward_args, dbias, false, TESS_OK),
+    {"tess_merge_desc", sizeof(tess_merge_desc), 0, fill_merge_desc, call_merge_desc, false,
+     TESS_OK},
+    SUBJECT(merge_args, lse, false, TESS_OK),
 };
 
 enum { SUBJECTS = sizeof subjects / sizeof subjects[0] };
@@ -312,7 +313,7 @@ static tess_status call_at(const growing *subject, size_t struct_size, size_t si
         given[size - 1] = tail;
     status = subject->call(given);
     if (size > subject->size)
-        assert_int_equal(given[size - 1], tail);
+        assert_int_equal(given[size - 1], subject->is_output ? 0 : tail);
     free(whole);
     free(given);
     return status;
@@ -324,9 +325,17 @@ static tess_status status_today(const growing *subject)
     return call_at(subject, subject->size, subject->size, 0);
 }
 
+/* The subject of a test, which is skipped where no plan takes the struct. */
+static const growing *reachable(const growing *subject)
+{
+    if (subject->call == call_backward_args && !world.backward)
+        skip();
+    return subject;
+}
+
 static void serves_today(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
     const tess_status status = status_today(subject);
 
     if (status != subject->otherwise)
@@ -335,7 +344,7 @@ static void serves_today(void **state)
 
 static void serves_older(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
     const tess_status today = status_today(subject);
 
     for (size_t i = 0; i < sizeof ages / sizeof ages[0]; i++)
@@ -347,7 +356,7 @@ static void serves_older(void **state)
 
 static void serves_newer_while_unused(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
 
     assert_int_equal(call_at(subject, subject->size + NEWER, subject->size + NEWER, 0),
                      status_today(subject));
@@ -355,12 +364,17 @@ static void serves_newer_while_unused(void **state)
 
 static void refuses_newer_in_use(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
     char text[512];
 
     for (size_t more = 1; more <= NEWER; more++) {
         const size_t size = subject->size + more;
 
+        if (subject->is_output) {
+            /* The library fills it, so that what was in it means nothing. */
+            assert_int_equal(call_at(subject, size, size, 1), TESS_OK);
+            continue;
+        }
         assert_int_equal(call_at(subject, size, size, 1), TESS_TOO_NEW);
         assert_true(tess_context_error(NULL, text, sizeof text) > 0);
         assert_non_null(strstr(text, "newer"));
@@ -369,7 +383,7 @@ static void refuses_newer_in_use(void **state)
 
 static void refuses_forgotten_size(void **state)
 {
-    const growing *subject = *state;
+    const growing *subject = reachable(*state);
     const size_t forgotten[] = {0, 1, sizeof(size_t), SIZE_MAX, 0xa5a5a5a5};
     char text[512];
 

@@ -37,12 +37,37 @@ static void write_tail(const tess_tensor *t, char *tail)
         memcpy(tail + i, &word, sizeof word);
 }
 
+/* Copies a sparse tensor row by row, between its buffer and the same place on the device. The gaps
+ * are never copied: they are what makes it too large to. */
+static bool copy_rows(const tess_tensor *t, tess_queue *queue, bool is_upload)
+{
+    const tess_layout *l = &t->layout;
+    const int64_t run = l->dim_stride == 1 ? l->head_dim : 1;
+    const size_t size = (size_t)run * t->element_size;
+    tess_status status = TESS_OK;
+
+    for (int64_t b = 0; b < l->batch; b++)
+        for (int64_t s = 0; s < l->seqlen; s++)
+            for (int64_t h = 0; h < l->heads; h++)
+                for (int64_t d = 0; d < l->head_dim && status == TESS_OK; d += run) {
+                    char *host = tess_case_element(t, b, s, h, d);
+                    char *device = (char *)t->device + TESS_CANARY + (host - t->buffer.data);
+
+                    status = is_upload ? tess_queue_upload(queue, device, host, size)
+                                       : tess_queue_download(queue, host, device, size);
+                }
+    return status == TESS_OK;
+}
+
 /* The image of a tensor on a device: canaries, the buffer, canaries. */
 static bool upload(tess_tensor *t, tess_queue *queue, tess_text *why)
 {
-    char *image = malloc(t->device_size);
+    char *image;
     tess_status status;
 
+    if (t->buffer.is_sparse)
+        return copy_rows(t, queue, true) ? true : fail_from(why, "upload", t->name);
+    image = malloc(t->device_size);
     if (!image) {
         tess_text_add(why, "no host memory to stage %s", t->name);
         return false;
@@ -61,15 +86,16 @@ bool tess_case_upload(tess_case *c, tess_device *device, tess_queue *queue, tess
 
     if (tess_device_get_info(device, &info) != TESS_OK)
         return fail_from(why, "tess_device_get_info()", "the device");
-    if (strcmp(info.name, "cpu") == 0)
-        return true; /* reads host memory, where guard pages are */
+    c->is_on_host = strcmp(info.name, "cpu") == 0;
+    if (c->is_on_host)
+        return true; /* guard pages do more than copies could */
     for (int i = 0; i < TESS_CASE_TENSORS; i++) {
         tess_tensor *t = &c->tensor[i];
 
         if (!t->is_present)
             continue;
-        if (t->buffer.is_sparse) {
-            tess_text_add(why, "%s spans %zu bytes, which only host memory can hold sparsely",
+        if (t->buffer.is_sparse && strncmp(info.name, "opencl", 6) == 0) {
+            tess_text_add(why, "%s spans %zu bytes, which a buffer object cannot hold sparsely",
                           t->name, t->buffer.size);
             return false;
         }
@@ -106,9 +132,12 @@ bool tess_case_reset(tess_case *c, tess_queue *queue, tess_text *why)
 
 static bool download(tess_tensor *t, tess_queue *queue, tess_text *why)
 {
-    char *image = malloc(t->device_size), tail[TESS_CANARY];
+    char *image, tail[TESS_CANARY];
     bool is_intact;
 
+    if (t->buffer.is_sparse)
+        return copy_rows(t, queue, false) ? true : fail_from(why, "download", t->name);
+    image = malloc(t->device_size);
     if (!image) {
         tess_text_add(why, "no host memory to fetch %s", t->name);
         return false;
@@ -200,4 +229,44 @@ tess_forward_args tess_case_forward_args(const tess_case *c, bool wants_lse)
 tess_forward_args tess_case_host_forward_args(const tess_case *c)
 {
     return forward_args(c, true, true);
+}
+
+static tess_backward_args backward_args(const tess_case *c, bool on_host)
+{
+    const tess_forward_args f = forward_args(c, on_host, true);
+    const tess_tensor *t = c->tensor;
+    tess_backward_args a = {TESS_STRUCT(tess_backward_args)};
+
+    a.q = f.q;
+    a.k = f.k;
+    a.v = f.v;
+    a.o = source(&t[TESS_CASE_O], on_host);
+    a.lse = source(&t[TESS_CASE_LSE], on_host);
+    a.d_o = source(&t[TESS_CASE_D_O], on_host);
+    a.d_lse = source(&t[TESS_CASE_D_LSE], on_host);
+    a.cu_seqlens_q = f.cu_seqlens_q;
+    a.cu_seqlens_k = f.cu_seqlens_k;
+    a.seqused_q = f.seqused_q;
+    a.seqused_k = f.seqused_k;
+    a.page_table = f.page_table;
+    a.bias = f.bias;
+    a.alibi_slopes = f.alibi_slopes;
+    a.sink = f.sink;
+    a.dq = where(&t[TESS_CASE_DQ], on_host);
+    a.dk = where(&t[TESS_CASE_DK], on_host);
+    a.dv = where(&t[TESS_CASE_DV], on_host);
+    a.dbias = where(&t[TESS_CASE_DBIAS], on_host);
+    a.dalibi_slopes = where(&t[TESS_CASE_DSLOPES], on_host);
+    a.dsink = where(&t[TESS_CASE_DSINK], on_host);
+    return a;
+}
+
+tess_backward_args tess_case_backward_args(const tess_case *c)
+{
+    return backward_args(c, false);
+}
+
+tess_backward_args tess_case_host_backward_args(const tess_case *c)
+{
+    return backward_args(c, true);
 }

@@ -26,7 +26,6 @@ bool tess_buffer_make(size_t size, tess_buffer *out)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t used = (size + TESS_CANARY + page - 1) / page * page;
-    const bool is_sparse = size > TESS_SPARSE_SIZE;
     char *region;
 
     memset(out, 0, sizeof *out);
@@ -44,8 +43,7 @@ bool tess_buffer_make(size_t size, tess_buffer *out)
                          .size = size,
                          .map = region + page,
                          .region = region,
-                         .region_size = used + 2 * page,
-                         .is_sparse = is_sparse};
+                         .region_size = used + 2 * page};
     tess_canary_write(out->map, (size_t)(out->data - out->map));
     return true;
 }

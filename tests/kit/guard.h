@@ -18,13 +18,11 @@ typedef struct tess_buffer {
     char *map; /* the canaries begin here; data - map of them */
     void *region;
     size_t region_size;
-    bool is_sparse; /* much larger than what is used of it: never walk over all of it */
+    bool is_sparse; /* set by its owner: much larger than what is used of it, never walk over all */
 } tess_buffer;
 
-/* Buffers up to this size are ordinary; larger ones take memory only where they are touched. */
-#define TESS_SPARSE_SIZE ((size_t)1 << 28)
-
-/* False when the address space or the memory is not there; *out is then all zero. */
+/* Memory is taken where it is touched. False when the address space is not there; *out is then all
+ * zero. */
 bool tess_buffer_make(size_t size, tess_buffer *out);
 void tess_buffer_free(tess_buffer *buffer);
 

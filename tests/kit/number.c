@@ -11,20 +11,15 @@ typedef struct format {
     bool has_infinity;
 } format;
 
-static format format_of(tess_dtype dtype)
+static const format formats[] = {
+    [TESS_F32] = {8, 23, true},  [TESS_F16] = {5, 10, true}, [TESS_BF16] = {8, 7, true},
+    [TESS_E4M3] = {4, 3, false}, [TESS_E5M2] = {5, 2, true},
+};
+
+/* The format of a float type; index types have none and are taken for f32. */
+static inline format format_of(tess_dtype dtype)
 {
-    switch (dtype) {
-    case TESS_F16:
-        return (format){5, 10, true};
-    case TESS_BF16:
-        return (format){8, 7, true};
-    case TESS_E4M3:
-        return (format){4, 3, false};
-    case TESS_E5M2:
-        return (format){5, 2, true};
-    default:
-        return (format){8, 23, true};
-    }
+    return formats[dtype >= TESS_F32 && dtype <= TESS_E5M2 ? dtype : TESS_F32];
 }
 
 static int least_exponent(format f)
@@ -53,6 +48,19 @@ double tess_number_decode(tess_dtype dtype, uint32_t bits)
     return sign ? -value : value;
 }
 
+/* A mantissa shifted right, to the nearest, ties to even. */
+static uint64_t shift_and_round(uint64_t mantissa, int shift)
+{
+    uint64_t half, rest;
+
+    if (shift > 54)
+        return 0; /* below half of the least number: 53 bits cannot reach it */
+    half = UINT64_C(1) << (shift - 1);
+    rest = mantissa & (2 * half - 1);
+    mantissa >>= shift;
+    return mantissa + (rest > half || (rest == half && (mantissa & 1)));
+}
+
 uint32_t tess_number_encode(tess_dtype dtype, double value)
 {
     const format f = format_of(dtype);
@@ -60,7 +68,7 @@ uint32_t tess_number_encode(tess_dtype dtype, double value)
     const uint32_t top = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
     const int least = least_exponent(f);
     int exponent;
-    uint32_t bits;
+    uint64_t word, mantissa, bits;
 
     if (!f.has_infinity && !isfinite(value))
         return sign | top | ((1u << f.mantissa_bits) - 1);
@@ -68,18 +76,20 @@ uint32_t tess_number_encode(tess_dtype dtype, double value)
         return sign | top | 1u << (f.mantissa_bits - 1);
     if (isinf(value))
         return sign | top;
-    if (value == 0)
-        return sign;
-    exponent = ilogb(value) < least ? least : ilogb(value);
-    if (exponent > 1 - least)
-        exponent = 2 - least; /* above the largest value whatever its mantissa */
+    memcpy(&word, &value, sizeof word);
+    exponent = (int)(word >> 52 & 0x7FF) - 1023;
+    mantissa = (word & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
+    if (exponent == -1023)
+        return sign; /* 0, or far below everything */
     /* Counting in units of the last place from the least exponent on makes the carry of a rounding
      * into the next exponent, and out of the subnormals, a carry between two fields. */
-    bits = (uint32_t)nearbyint(fmin(ldexp(fabs(value), f.mantissa_bits - exponent), 0x1p30));
-    bits += (uint32_t)(exponent - least) << f.mantissa_bits;
+    bits =
+        shift_and_round(mantissa, 52 - f.mantissa_bits + (exponent < least ? least - exponent : 0));
+    if (exponent > least)
+        bits += (uint64_t)(exponent - least) << f.mantissa_bits;
     if (f.has_infinity)
-        return sign | (bits > top ? top : bits);
-    return sign | (bits > top + 6 ? top + 6 : bits);
+        return sign | (bits > top ? top : (uint32_t)bits);
+    return sign | (bits > top + 6 ? top + 6 : (uint32_t)bits);
 }
 
 double tess_number_round(tess_dtype dtype, double value)

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Forces every kernel record by its name: against the oracle, the plainest kernel, and its twin. */
+#include "core/runtime/objects.h"
+#include "tests/conformance/family.h"
+#include "tests/conformance/scene.h"
+#include "tests/kit/check.h"
+#include "tests/kit/generate.h"
+#include "tests/kit/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+enum { LEAST_LINES = 20, LINE_SIZE = 8192 };
+
+/* Shapes that every kernel takes, those for short problems too: at most 4 folded rows. */
+static const char *const short_lines[] = {
+    "fwd b1 hq1 q1 k1 d1 f32",
+    "fwd b2 hq2 hk2 q1 k130 d64 f32",
+    "fwd b2 hq4 hk1 q1 k97 d128 f16",
+    "fwd b2 hq4 hk1 q1 k48 d80 bf16 causal",
+    "fwd b1 hq2 hk2 q4 k49 d33 bf16 causal",
+    "fwd b1 hq2 hk1 q2 k300 d40 dv72 f16 splits=3",
+    "fwd b1 hq1 q3 k64 d256 f32 window=20,3",
+    "fwd b3 hq2 hk1 q2 k100 usedk=100,0,47 page=16 d64 f16",
+    "fwd hq4 hk2 lensq=1,0,2 lensk=50,9,200 d16 f32 causal alibi",
+    "fwd b2 hq3 hk1 q1 k70 d24 f32 bias sink softcap=3",
+    "fwd b2 hq2 hk2 q2 k70 d24 bf16 layout=strided seed=4",
+    "fwd b1 hq2 hk1 q2 k60 d16 f16 fill=nan",
+    "fwd b1 hq2 hk1 q2 k200 d16 f32 fill=ascending",
+    "fwd b1 hq2 hk1 q2 k200 d16 bf16 fill=huge",
+    "fwd b1 hq2 hk1 q2 k256 d16 f32 fill=equal splits=1",
+    "fwd b1 hq2 hk1 q2 k0 d16 f32",
+    "fwd b1 hq1 q2 k70 d16 f16 of=f32 scale=-0.5",
+};
+
+static const char *const long_lines[] = {
+    "fwd b1 hq2 hk1 q130 k200 d64 f32",
+    "fwd b1 hq2 hk1 q130 k200 d64 f16 causal",
+    "fwd b1 hq2 hk1 q130 k200 d64 bf16 window=50,9",
+    "fwd b1 hq6 hk2 q65 k65 d40 dv96 f32 causal alibi softcap=9",
+    "fwd b1 hq1 q97 k49 d128 bf16 causal",
+    "fwd b1 hq1 q257 k31 d7 f16 topleft causal",
+    "fwd hq4 hk1 lensq=40,0,129 lensk=70,9,129 d32 f32 causal sink",
+    "fwd b2 hq4 hk2 q70 k150 usedk=150,49 page=16 d32 bf16 splits=2",
+    "fwd b2 hq2 hk1 q70 k150 d32 f16 layout=strided causal bias seed=7",
+    "fwd b1 hq2 hk1 q70 k70 d32 f32 causal fill=nan",
+    "fwd b1 hq2 hk1 q70 k150 d32 f32 fill=descending",
+    "fwd b1 hq2 hk1 q70 k256 d32 f16 fill=dominate",
+};
+
+/* ---- Records --------------------------------------------------------------------------------- */
+
+/* A record of a device and what became of it. */
+typedef struct record {
+    const tess_kernel *kernel;
+    tess_subject subject; /* whose context takes only this kernel; no device: cannot run here */
+    int lines;
+} record;
+
+typedef struct record_set {
+    record *all;
+    size_t count;
+    int failed;
+} record_set;
+
+/* The few members of a problem that kernels are chosen by. */
+static tess_refusal asked(const record *r, const tess_line *line)
+{
+    const tess_problem problem = {.pass = TESS_PASS_FORWARD,
+                                  .rows = line->seqlen_q + line->gap,
+                                  .columns = line->seqlen_k + line->gap,
+                                  .group = line->heads_kv ? line->heads_q / line->heads_kv : 1,
+                                  .heads_q = line->heads_q,
+                                  .heads_kv = line->heads_kv,
+                                  .head_dim = line->head_dim,
+                                  .head_dim_v = line->head_dim_v,
+                                  .dtype = line->dtype};
+    const tess_device *device = r->subject.device;
+
+    return tess_kernel_accepts(r->kernel, &problem, device->backend->caps(device->opened));
+}
+
+static bool takes(const record *r, const tess_line *line)
+{
+    return asked(r, line).code == TESS_ACCEPTED;
+}
+
+static bool is_this_machine_able(const record *r, char *why, size_t why_size)
+{
+    tess_text reason = tess_text_in(why, why_size);
+    tess_refusal refusal;
+    tess_line line;
+
+    tess_line_default(&line);
+    refusal = asked(r, &line);
+    if (refusal.code == TESS_ACCEPTED)
+        return true;
+    tess_refusal_write(&refusal, r->kernel, &reason);
+    return false;
+}
+
+/* Opens a context per record, with TESSERA_KERNEL naming it. */
+static void open_all(record_set *set, const tess_subject *subject)
+{
+    char why[640];
+
+    for (size_t i = 0; i < set->count; i++) {
+        record *r = &set->all[i];
+
+        setenv("TESSERA_KERNEL", r->kernel->name, 1);
+        if (!tess_subject_open(subject->info.name, NULL, 0, &r->subject, why, sizeof why)) {
+            printf("FAIL records: %s\n", why);
+            set->failed++;
+        } else if (!is_this_machine_able(r, why, sizeof why)) {
+            printf("skip %s: %s\n", r->kernel->name, why);
+            tess_subject_close(&r->subject);
+        }
+    }
+    unsetenv("TESSERA_KERNEL");
+}
+
+/* ---- Against the oracle ---------------------------------------------------------------------- */
+
+static void read_line(const char *text, tess_line *out)
+{
+    char why[512] = "";
+    tess_text reason = tess_text_in(why, sizeof why);
+
+    if (tess_line_read(text, out, &reason) == TESS_OK)
+        return;
+    printf("FAIL records: \"%s\": %s\n", text, why);
+    exit(TESS_TEST_FAILED);
+}
+
+static void check(record_set *set, record *r, const tess_line *line)
+{
+    static tess_check_report report;
+    const tess_check_options options = {.kernel = r->kernel->name};
+    const tess_check_verdict verdict = tess_check_line(r->subject.device, line, &options, &report);
+    char data[LINE_SIZE];
+    tess_text text = tess_text_in(data, sizeof data);
+
+    r->lines += verdict == TESS_CHECK_PASS;
+    if (verdict == TESS_CHECK_PASS)
+        return;
+    tess_line_write(line, &text);
+    printf("FAIL records: kernel %s, verdict %s\n  replay \"%s\"\n%s", r->kernel->name,
+           tess_check_verdict_name(verdict), data, report.text);
+    set->failed++;
+}
+
+/* Makes a random line one that a kernel for short problems takes. */
+static bool shorten(const record *r, tess_line *line)
+{
+    const int64_t most = r->kernel->max_folded_rows;
+
+    tess_family_widen_type(line);
+    if (most == 0 || takes(r, line))
+        return takes(r, line);
+    if (line->lens_q.runs || line->used_q.runs || line->heads_kv == 0)
+        return false;
+    if (line->heads_q / line->heads_kv > most)
+        line->heads_q = line->heads_kv * most;
+    line->seqlen_q = most / (line->heads_q / line->heads_kv);
+    return takes(r, line);
+}
+
+static void against_oracle(record_set *set, record *r)
+{
+    const int random = tess_test_number("TESSERA_TEST_RANDOM", 40);
+    tess_random seeds = tess_random_start((uint64_t)tess_test_number("TESSERA_TEST_SEED", 1), 0x4E);
+    tess_line line;
+
+    for (size_t i = 0; i < COUNT(short_lines) + COUNT(long_lines); i++) {
+        read_line(i < COUNT(short_lines) ? short_lines[i] : long_lines[i - COUNT(short_lines)],
+                  &line);
+        if (takes(r, &line))
+            check(set, r, &line);
+    }
+    for (int i = 0; i < random; i++) {
+        tess_generate_line(tess_random_next(&seeds) >> 40, &line);
+        if (shorten(r, &line))
+            check(set, r, &line);
+    }
+    if (r->lines < (random ? LEAST_LINES : (int)COUNT(short_lines))) {
+        printf("FAIL records: %s passed %d lines only\n", r->kernel->name, r->lines);
+        set->failed++;
+    }
+}
+
+/* ---- Against each other ---------------------------------------------------------------------- */
+
+/* Two kernels on one line: the same bits, or within the budget of one against the truth. */
+static void compare(record_set *set, const record *a, const record *b, const char *text,
+                    bool wants_bits)
+{
+    tess_scene *sa, *sb;
+    double o, lse;
+    tess_line line;
+
+    read_line(text, &line);
+    if (!takes(a, &line) || !takes(b, &line) || strstr(text, "fill=huge") ||
+        strstr(text, "fill=nan"))
+        return;
+    sa = tess_scene_make(&a->subject, "%s invariant", text);
+    sb = tess_scene_make(&b->subject, "%s invariant", text);
+    if (tess_scene_run(sa) && tess_scene_run(sb)) {
+        o = tess_scene_distance(sa, sb);
+        lse = tess_scene_distance_lse(sa, sb);
+        if (wants_bits
+                ? o > 0 || lse > 0
+                : o > tess_scene_allows(sa, 60, 8, 8) || lse > tess_scene_allows_lse(sa, 60)) {
+            printf("FAIL records: %s and %s: O differs by %g, LSE by %g\n  replay \"%s\"\n",
+                   a->kernel->name, b->kernel->name, o, lse, text);
+            set->failed++;
+        }
+    }
+    tess_scene_free(sa);
+    tess_scene_free(sb);
+}
+
+/* Kernels of one instruction set that walk the same column tiles differ in how many rows they take
+ * at a time, which no row may notice. */
+static bool are_twins(const record *a, const record *b)
+{
+    return a->kernel->features == b->kernel->features &&
+           a->kernel->tile_columns == b->kernel->tile_columns && a != b;
+}
+
+static void against_others(record_set *set, const record *r, const record *plainest)
+{
+    for (size_t i = 0; i < COUNT(short_lines) + COUNT(long_lines); i++) {
+        const char *text =
+            i < COUNT(short_lines) ? short_lines[i] : long_lines[i - COUNT(short_lines)];
+
+        if (r != plainest)
+            compare(set, r, plainest, text, false);
+        for (size_t j = 0; j < set->count; j++)
+            if (set->all[j].subject.device && are_twins(r, &set->all[j]) && &set->all[j] > r)
+                compare(set, r, &set->all[j], text, true);
+    }
+}
+
+/* ---- All of a device ------------------------------------------------------------------------- */
+
+/* The record of least priority that runs here: the one that is read rather than tuned. */
+static const record *find_plainest(const record_set *set)
+{
+    const record *plainest = NULL;
+
+    for (size_t i = 0; i < set->count; i++)
+        if (set->all[i].subject.device &&
+            (!plainest || set->all[i].kernel->priority < plainest->kernel->priority))
+            plainest = &set->all[i];
+    return plainest;
+}
+
+static int run(const tess_subject *subject, void *user)
+{
+    size_t count;
+    const tess_kernel *kernels = subject->device->backend->kernels(&count);
+    record_set set = {calloc(count ? count : 1, sizeof *set.all), 0, 0};
+    const record *plainest;
+    int ran = 0;
+
+    (void)user;
+    if (!set.all)
+        return TESS_TEST_FAILED;
+    for (size_t i = 0; i < count; i++)
+        if (kernels[i].pass == TESS_PASS_FORWARD)
+            set.all[set.count++].kernel = &kernels[i];
+    open_all(&set, subject);
+    plainest = find_plainest(&set);
+    for (size_t i = 0; i < set.count; i++) {
+        record *r = &set.all[i];
+
+        if (!r->subject.device)
+            continue;
+        against_oracle(&set, r);
+        against_others(&set, r, plainest);
+        printf("%s: %d lines passed\n", r->kernel->name, r->lines);
+        fflush(stdout);
+        ran++;
+    }
+    for (size_t i = 0; i < set.count; i++)
+        tess_subject_close(&set.all[i].subject);
+    printf("%s: %d of %zu records ran, %d failures\n", subject->info.name, ran, set.count,
+           set.failed);
+    free(set.all);
+    return set.failed ? TESS_TEST_FAILED : ran ? TESS_TEST_PASSED : TESS_TEST_SKIPPED;
+}
+
+int main(int argc, char **argv)
+{
+    /* Instruction sets are what the records themselves differ in: the device once, with all. */
+    if (argc > 1 && strcmp(argv[1], "cpu") == 0) {
+        tess_subject subject;
+        char why[640];
+        int result;
+
+        if (!tess_subject_open("cpu", NULL, 0, &subject, why, sizeof why)) {
+            printf("skipped: %s\n", why);
+            return TESS_TEST_SKIPPED;
+        }
+        result = run(&subject, NULL);
+        tess_subject_close(&subject);
+        return result;
+    }
+    return tess_subjects_each(argc > 1 ? argv[1] : NULL, run, NULL);
+}
