@@ -206,7 +206,12 @@ static void describe(const bench *b, tess_side *side, const tess_line *line,
 
     snprintf(result->candidate, sizeof result->candidate, "%s", side->name);
     snprintf(result->device, sizeof result->device, "%s", side->info.name);
-    snprintf(result->description, sizeof result->description, "%s", side->info.description);
+    /* beside the machine's name, which a CPU's own description would only repeat */
+    if (side->info.kind == TESS_DEVICE_CPU)
+        snprintf(result->description, sizeof result->description, "%d threads, %s",
+                 (int)side->info.units, side->info.architecture);
+    else
+        snprintf(result->description, sizeof result->description, "%s", side->info.description);
     result->threads = side->info.units;
     result->flops = cost.flops;
     result->bytes = cost.bytes;

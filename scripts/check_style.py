@@ -89,7 +89,7 @@ def check_places(path, text):
 
 
 def check_script(path, text):
-    if path.suffix == ".sh" or text.startswith("#!/usr/bin/env bash"):
+    if text.startswith("#!/usr/bin/env bash"):
         if not re.search(r"^set -euo pipefail$", text, flags=re.MULTILINE):
             yield 1, "a shell script says set -euo pipefail"
     is_program = text.startswith("#!")

@@ -48,6 +48,24 @@ static int64_t find_sequence(const forward_run *run, int64_t item)
     return low;
 }
 
+/* Whether a share takes the sink: the one that holds the row tile's first tile of columns, or the
+ * first share where there is no tile. Were it always the first share, an empty one, of which there
+ * are more in a batch with a longer sequence, would hold the sink alone, and merging it gives other
+ * bits than adding it to a tile. */
+static bool takes_sink(const tess_cpu_work *work)
+{
+    const tess_args *args = work->args;
+    const int64_t first = tess_walk_query(work->tile.first, args->group);
+    const int64_t last = tess_walk_query(work->tile.end - 1, args->group);
+    const tess_column_walk all =
+        tess_walk_columns(work->visible, first, last, args->tile_columns, 0, 1);
+    const tess_column_walk share = tess_cpu_columns(work);
+
+    if (all.end == all.first)
+        return work->split == 0;
+    return share.first == all.first && share.end > share.first;
+}
+
 static void run_item(void *user, int64_t item, int32_t worker)
 {
     const forward_run *run = user;
@@ -70,6 +88,8 @@ static void run_item(void *user, int64_t item, int32_t worker)
         work.partial_o =
             (float *)(void *)(run->workspace + args->partial_o) + row * args->head_dim_v;
         work.partial_lse = (float *)(void *)(run->workspace + args->partial_lse) + row;
+        if (!takes_sink(&work))
+            work.sink = NULL;
     }
     run->prepared->forward(&work);
 }
@@ -79,6 +99,7 @@ static float merge_row(const tess_args *args, const char *lses, int64_t lse_stri
                        const char *parts, float *o)
 {
     const tess_cpu_union all = tess_cpu_unite(args->splits, lses, lse_stride);
+    bool has_part = false;
 
     for (int32_t d = 0; d < args->head_dim_v; d++)
         o[d] = 0.0f;
@@ -88,8 +109,13 @@ static float merge_row(const tess_args *args, const char *lses, int64_t lse_stri
         const int64_t part = split * lse_stride * args->head_dim_v;
         if (lse == TESS_NEG_INF) /* an empty share */
             continue;
-        for (int32_t d = 0; d < args->head_dim_v; d++)
-            o[d] += weight * tess_cpu_load(parts, part + d, TESS_F32);
+        /* The first is not added to 0, which would lose the sign of a -0: one share among empty
+         * ones gives the bits it has without the others. */
+        for (int32_t d = 0; d < args->head_dim_v; d++) {
+            const float weighted = weight * tess_cpu_load(parts, part + d, TESS_F32);
+            o[d] = has_part ? o[d] + weighted : weighted;
+        }
+        has_part = true;
     }
     return tess_cpu_union_lse(all);
 }

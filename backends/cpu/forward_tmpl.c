@@ -488,12 +488,11 @@ KERNEL_INLINE void all_values(const struct panel *panel, const struct tile *tile
 {
     int64_t d = 0;
 
-    for (; d + dims <= head_dim_v; d += dims)
+    /* When 2 dims would be left over, two fours are faster than a six and two single ones. */
+    for (; d + dims <= head_dim_v && d + dims + 2 != head_dim_v; d += dims)
         multiply_values(weight, tile, d, panel->output, vectors, dims);
-    if (d + 4 <= head_dim_v) {
+    for (; d + 4 <= head_dim_v; d += 4)
         multiply_values(weight, tile, d, panel->output, vectors, 4);
-        d += 4;
-    }
     for (; d < head_dim_v; d++)
         multiply_values(weight, tile, d, panel->output, vectors, 1);
 }

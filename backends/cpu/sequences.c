@@ -169,7 +169,7 @@ void tess_cpu_resolve(const tess_args *a, const tess_address addresses[TESS_AT_C
     if (a->bias & TESS_BIAS_ALIBI)
         work->slopes = (const float *)addresses[TESS_AT_ALIBI_SLOPES].base +
                        sequence * a->slope_stride[0] + head_q * a->slope_stride[1];
-    if ((a->bias & TESS_BIAS_SINK) && work->split == 0)
+    if (a->bias & TESS_BIAS_SINK)
         work->sink = (const float *)addresses[TESS_AT_SINK].base + head_q * a->sink_stride;
     work->visible = tess_visible_make(
         s->rows, s->columns, (a->mask & TESS_MASK_CAUSAL) != 0, (a->mask & TESS_MASK_TOP_LEFT) != 0,

@@ -24,8 +24,7 @@ tess_cpu_sequence tess_cpu_sequence_at(const tess_args *args,
 tess_status tess_cpu_sequences_check(const tess_host *host, const char *call, const tess_args *args,
                                      const tess_address addresses[TESS_AT_COUNT]);
 
-/* Fills in the addresses and masks of one sequence and key head. work->split is read: only the
- * first share of the columns meets the sink. */
+/* Fills in the addresses and masks of one sequence and key head; the sink whatever the share. */
 void tess_cpu_resolve(const tess_args *args, const tess_address addresses[TESS_AT_COUNT],
                       int64_t sequence, const tess_cpu_sequence *s, int64_t head_kv,
                       tess_cpu_work *work);

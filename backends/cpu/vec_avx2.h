@@ -54,7 +54,7 @@ static inline vec vec_select(vec_mask mask, vec yes, vec no)
     return _mm256_blendv_ps(no, yes, mask);
 }
 
-/* 2^x for x < 128. With n = x rounded and r = x - n in [-1/2, 1/2]: a polynomial of degree 5 in r,
+/* 2^x for x <= 127. With n = x rounded and r = x - n in [-1/2, 1/2]: a polynomial of degree 5 in r,
  * fitted for the least error in ulps with the constant term held at 1, so that 2^0 is exactly 1;
  * largest error 1.8 ulp. n is read from the low bits of x + 1.5 * 2^23, which also hold the bias of
  * the exponent. Below 2^-126.5 the result is exactly 0: the maximum stops n at -127, whose biased

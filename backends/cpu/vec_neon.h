@@ -50,8 +50,8 @@ static inline vec_mask vec_both(vec_mask a, vec_mask b) { return vandq_u32(a, b)
 static inline int vec_any(vec_mask a) { return vmaxvq_u32(a) != 0; }
 static inline vec vec_select(vec_mask mask, vec yes, vec no) { return vbslq_f32(mask, yes, no); }
 
-/* 2^x for x < 128, as in vec_avx2.h: degree 5 on [-1/2, 1/2], 2^0 exactly 1, below 2^-126.5 exactly
- * 0, NaN stays NaN. */
+/* 2^x for x <= 127, as in vec_avx2.h: degree 5 on [-1/2, 1/2], 2^0 exactly 1, below 2^-126.5
+ * exactly 0, NaN stays NaN. */
 static inline vec vec_exp2(vec x)
 {
     const vec clamped = vec_max(vec_set(-127.0f), x);

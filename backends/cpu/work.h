@@ -16,14 +16,14 @@
  * named; strides are in args. */
 typedef struct tess_cpu_work {
     const tess_args *args;
-    const char *q;     /* query 0, first head of the group */
-    const char *k, *v; /* column 0 of the key head; with pages: slot 0 of page 0 of the pool */
+    const char *q;        /* query 0, first head of the group */
+    const char *k, *v;    /* column 0 of the key head; with pages: slot 0 of page 0 of the pool */
     const int32_t *pages; /* this sequence's row of the page table, or NULL; entries are valid */
     char *o;              /* query 0, first head of the group */
     float *lse;           /* the same, or NULL when not wanted */
     const char *bias;     /* row 0, column 0, first head of the group, or NULL */
     const float *slopes;  /* first head of the group, or NULL */
-    const float *sink;    /* first head of the group; NULL when absent and in every split but 0 */
+    const float *sink;    /* first head of the group; NULL when absent and in every split but one */
     tess_visible visible;
     tess_row_tile tile; /* folded rows to compute */
     int64_t split, splits;
@@ -50,8 +50,9 @@ static inline tess_column_walk tess_cpu_columns(const tess_cpu_work *work)
 }
 
 /* The kernels of kernels.def; which of them are built depends on the machine built for. */
-#define TESS_CPU_KERNEL(name, isa, tile_rows, tile_columns, most_rows, function, scratch, priority) \
-    void function(const tess_cpu_work *work);                                                      \
+#define TESS_CPU_KERNEL(name, isa, tile_rows, tile_columns, most_rows, function, scratch, \
+                        priority)                                                         \
+    void function(const tess_cpu_work *work);                                             \
     size_t scratch(int64_t head_dim, int64_t head_dim_v);
 #include "backends/cpu/kernels.def"
 #undef TESS_CPU_KERNEL

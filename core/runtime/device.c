@@ -275,9 +275,11 @@ tess_status tess_device_open(tess_context *context, const char *name, tess_devic
     const char *list;
     tess_device *device = NULL;
     tess_status status;
+    bool is_chosen; /* by the program or by its user */
 
     TESS_TRY(tess_need(context, call, "context"));
     list = name ? name : context->env.backend;
+    is_chosen = name || context->env.backend[0];
     if (!out_device)
         return tess_fail(&context->host, TESS_INVALID, "%s: out_device is NULL", call);
     if (name && strchr(name, ','))
@@ -285,10 +287,10 @@ tess_status tess_device_open(tess_context *context, const char *name, tess_devic
                          "%s: name is \"%s\"; it takes one device (a list goes into "
                          "TESSERA_BACKEND or desc.backends)",
                          call, name);
-    if (name || list[0])
+    if (is_chosen)
         TESS_TRY(tess_registry_check_list(&context->host, call, name ? "name" : "TESSERA_BACKEND",
                                           list));
-    status = name || list[0] ? open_first(context, list, &device) : open_best(context, &device);
+    status = is_chosen ? open_first(context, list, &device) : open_best(context, &device);
     if (status == TESS_OK)
         *out_device = device;
     return status;

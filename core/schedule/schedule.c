@@ -97,18 +97,18 @@ static void choose_shares(tess_schedule *s)
 }
 
 /* Shares of the columns. A batch-invariant problem must not look at the batch or the device, and
- * one share is the only choice that never does. More shares than tiles would all be empty, so they
- * are cut to that; but not where bits must not depend on the longest sequence: a share that holds
- * nothing but the sink is merged with other bits than a sink beside columns. */
+ * one share is the only choice that never does. More shares than tiles would all be empty. Cutting
+ * them off looks at the longest sequence, but not even a batch-invariant one can tell: shares that
+ * hold one tile each hold the same ones however many empty shares lie between them. */
 static int64_t choose_splits(const tess_problem *p, const tess_kernel *kernel,
                              const tess_caps *caps, int64_t items)
 {
     const int64_t tiles = (p->columns + kernel->tile_columns - 1) / kernel->tile_columns;
 
-    if (p->flags & TESS_BATCH_INVARIANT)
-        return p->num_splits ? p->num_splits : 1;
     if (p->num_splits)
         return tess_min_i64(p->num_splits, tess_max_i64(tiles, 1));
+    if (p->flags & TESS_BATCH_INVARIANT)
+        return 1;
     return tess_split_choose(items, p->columns, kernel->tile_columns, caps->units);
 }
 
