@@ -37,7 +37,7 @@ EDGES = {
                      "backends/gpu/host", "backends/gpu/simt", "backends/gpu/matrix"],
     "backends/opencl": [PUBLIC, "core/base", "core/portable", "core/schedule", "core/program",
                         "backends"],
-    "tests/kit": [PUBLIC, "core/base", "core/schedule"],
+    "tests/kit": [PUBLIC, "core/base", "core/schedule", "core/runtime"],
     "bench": [PUBLIC, "core/base", "core/schedule", "core/runtime", "tests/kit"],
     "tools": [PUBLIC, "core/base", "core/portable", "core/schedule", "core/runtime", "tests/kit",
               "bench"],

@@ -42,29 +42,57 @@ enum { MOST_HEAD_DIM = 512 };
 
 /* The typed function behind a record's entry. */
 typedef struct entry {
-    tess_cpu_forward_fn forward;
+    tess_cpu_forward_fn forward; /* one of the two */
+    tess_cpu_backward_fns backward;
 } entry;
 
 #define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank) \
-    IF_##isa(static const entry entry_##kernel_name = {function};)
+    IF_##isa(static const entry entry_##kernel_name = {.forward = function};)
 #include "backends/cpu/kernels.def"
 #undef TESS_CPU_KERNEL
 
-static const tess_kernel kernel_table[] = {
 #define TESS_CPU_KERNEL(kernel_name, isa, rows, columns, most, function, scratch_function, rank) \
-    IF_##isa({.name = #kernel_name,                                                              \
-              .pass = TESS_PASS_FORWARD,                                                         \
-              .priority = rank,                                                                  \
-              .features = TESS_CPU_##isa,                                                        \
-              .feature_name = #isa,                                                              \
-              .dtypes = 1u << TESS_F32 | 1u << TESS_F16 | 1u << TESS_BF16,                       \
-              .max_head_dim = MOST_HEAD_DIM,                                                     \
-              .max_folded_rows = most,                                                           \
-              .tile_rows = rows,                                                                 \
-              .tile_columns = columns,                                                           \
-              .scratch = scratch_function,                                                       \
-              .entry = &entry_##kernel_name}, )
+    IF_##isa(static const entry entry_##kernel_name = {                                          \
+                 .backward = {function, function##_dot, function##_put_sum}};)
+#include "backends/cpu/backward.def"
+#undef TESS_CPU_KERNEL
+
+/* Dense lengths, packed ones and used ones, but not paged: two sequences may share a page, and its
+ * gradient would belong to both. */
+static tess_refusal accept_backward(const tess_kernel *kernel, const tess_problem *problem,
+                                    const tess_caps *caps)
+{
+    (void)kernel;
+    (void)caps;
+    if (tess_problem_is_paged(problem))
+        return (tess_refusal){TESS_REFUSED_PAGING, problem->page_size, 0};
+    return (tess_refusal){TESS_ACCEPTED, 0, 0};
+}
+
+#define RECORD(kernel_name, which, isa, rows, columns, most, scratch_function, rank, question) \
+    {.name = #kernel_name,                                                                     \
+     .pass = which,                                                                            \
+     .priority = rank,                                                                         \
+     .features = TESS_CPU_##isa,                                                               \
+     .feature_name = #isa,                                                                     \
+     .dtypes = 1u << TESS_F32 | 1u << TESS_F16 | 1u << TESS_BF16,                              \
+     .max_head_dim = MOST_HEAD_DIM,                                                            \
+     .max_folded_rows = most,                                                                  \
+     .tile_rows = rows,                                                                        \
+     .tile_columns = columns,                                                                  \
+     .scratch = scratch_function,                                                              \
+     .accept = question,                                                                       \
+     .entry = &entry_##kernel_name},
+
+static const tess_kernel kernel_table[] = {
+#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank) \
+    IF_##isa(RECORD(name, TESS_PASS_FORWARD, isa, rows, columns, most, scratch, rank, NULL))
 #include "backends/cpu/kernels.def"
+#undef TESS_CPU_KERNEL
+#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank)       \
+    IF_##isa(RECORD(name, TESS_PASS_BACKWARD, isa, rows, columns, most, scratch, rank, \
+                    accept_backward))
+#include "backends/cpu/backward.def"
 #undef TESS_CPU_KERNEL
 };
 
@@ -202,6 +230,7 @@ static tess_status prepare(tess_backend_device *device, const tess_schedule *sch
     prepared->host = device->host;
     prepared->schedule = schedule;
     prepared->forward = ((const entry *)schedule->kernel->entry)->forward;
+    prepared->backward = ((const entry *)schedule->kernel->entry)->backward;
     prepared->threads = worth < schedule->workers ? (int32_t)worth : schedule->workers;
     if (prepared->threads < 1)
         prepared->threads = 1;
@@ -213,7 +242,8 @@ static tess_status launch(tess_backend_queue *queue, const tess_prepared *prepar
                           const tess_address addresses[TESS_AT_COUNT])
 {
     (void)queue;
-    return tess_cpu_launch_forward(prepared, addresses);
+    return prepared->forward ? tess_cpu_launch_forward(prepared, addresses)
+                             : tess_cpu_launch_backward(prepared, addresses);
 }
 
 static void discard(tess_prepared *prepared)

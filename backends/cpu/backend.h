@@ -4,7 +4,7 @@
 #define TESSERA_BACKENDS_CPU_BACKEND_H
 
 #include "backends/backend.h"
-#include "backends/cpu/work.h"
+#include "backends/cpu/backward.h"
 
 struct tess_backend_device {
     const tess_host *host;
@@ -20,13 +20,18 @@ struct tess_backend_queue {
 struct tess_prepared {
     const tess_host *host;
     const tess_schedule *schedule; /* the plan's, which outlives this */
-    tess_cpu_forward_fn forward;
+    tess_cpu_forward_fn forward;   /* one of the two */
+    tess_cpu_backward_fns backward;
     int32_t threads; /* that the problem is worth */
 };
 
 /* The forward pass (forward.c). */
 tess_status tess_cpu_launch_forward(const tess_prepared *prepared,
                                     const tess_address addresses[TESS_AT_COUNT]);
+
+/* The backward pass (backward.c). */
+tess_status tess_cpu_launch_backward(const tess_prepared *prepared,
+                                     const tess_address addresses[TESS_AT_COUNT]);
 
 /* The union of partial results of one row: the sum of exp(lse - max) over its parts. */
 typedef struct tess_cpu_union {

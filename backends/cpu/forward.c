@@ -48,68 +48,6 @@ static int64_t find_sequence(const forward_run *run, int64_t item)
     return low;
 }
 
-static const char *at(const tess_address *address, int64_t index, int32_t dtype)
-{
-    const char *base = address->base;
-    return base ? base + index * tess_cpu_element_size(dtype) : NULL;
-}
-
-/* Addresses of one sequence and key head. */
-static void resolve(const forward_run *run, int64_t sequence, const tess_cpu_sequence *s,
-                    int64_t head_kv, tess_cpu_work *work)
-{
-    const tess_args *a = run->args;
-    const tess_address *addresses = run->addresses;
-    const int64_t head_q = head_kv * a->group;
-    const int64_t q =
-        s->batch * a->q_stride[0] + s->first_row * a->q_stride[1] + head_q * a->q_stride[2];
-    const int64_t o =
-        s->batch * a->o_stride[0] + s->first_row * a->o_stride[1] + head_q * a->o_stride[2];
-    const int64_t lse =
-        s->batch * a->lse_stride[0] + s->first_row * a->lse_stride[1] + head_q * a->lse_stride[2];
-    const bool is_paged = a->page_size > 0;
-    const int64_t k =
-        (is_paged ? 0 : s->batch_k * a->k_stride[0] + s->first_column * a->k_stride[1]) +
-        head_kv * a->k_stride[2];
-    const int64_t v =
-        (is_paged ? 0 : s->batch_k * a->v_stride[0] + s->first_column * a->v_stride[1]) +
-        head_kv * a->v_stride[2];
-
-    work->args = a;
-    work->q = at(&addresses[TESS_AT_Q], q, a->dtype);
-    work->k = at(&addresses[TESS_AT_K], k, a->dtype);
-    work->v = at(&addresses[TESS_AT_V], v, a->dtype);
-    if (is_paged)
-        work->pages =
-            (const int32_t *)addresses[TESS_AT_PAGE_TABLE].base + sequence * a->page_table_stride;
-    work->o = (char *)addresses[TESS_AT_O].base + o * tess_cpu_element_size(a->o_dtype);
-    if (addresses[TESS_AT_LSE].base)
-        work->lse = (float *)addresses[TESS_AT_LSE].base + lse;
-    if (a->bias & TESS_BIAS_TENSOR)
-        work->bias = at(&addresses[TESS_AT_BIAS],
-                        sequence * a->bias_stride[0] + head_q * a->bias_stride[1], a->bias_dtype);
-    if (a->bias & TESS_BIAS_ALIBI)
-        work->slopes = (const float *)addresses[TESS_AT_ALIBI_SLOPES].base +
-                       sequence * a->slope_stride[0] + head_q * a->slope_stride[1];
-    if (a->bias & TESS_BIAS_SINK)
-        work->sink = (const float *)addresses[TESS_AT_SINK].base + head_q * a->sink_stride;
-    work->visible = tess_visible_make(
-        s->rows, s->columns, (a->mask & TESS_MASK_CAUSAL) != 0, (a->mask & TESS_MASK_TOP_LEFT) != 0,
-        (a->mask & TESS_MASK_WINDOW) != 0, a->window_left, a->window_right);
-}
-
-/* Row 0 of a sequence among all rows of O, as partial results number them. */
-static int64_t partial_row(const tess_args *args, const tess_cpu_sequence *s)
-{
-    return args->varlen & TESS_VARLEN_CU_SEQLENS_Q ? s->first_row : s->batch * args->rows;
-}
-
-static int64_t all_rows(const tess_args *args)
-{
-    return args->varlen & TESS_VARLEN_CU_SEQLENS_Q ? args->total_rows
-                                                   : args->sequences * args->rows;
-}
-
 /* Whether a share takes the sink: the one that holds the row tile's first tile of columns, or the
  * first share where there is no tile. Were it always the first share, an empty one, of which there
  * are more in a batch with a longer sequence, would hold the sink alone, and merging it gives other
@@ -139,13 +77,14 @@ static void run_item(void *user, int64_t item, int32_t worker)
     const int64_t head_kv = inside / args->splits / row_tiles;
     tess_cpu_work work = {.split = inside % args->splits, .splits = args->splits};
 
-    resolve(run, sequence, &s, head_kv, &work);
+    tess_cpu_resolve(args, run->addresses, sequence, &s, head_kv, &work);
     work.tile = tess_walk_row_tile(inside / args->splits % row_tiles, row_tiles, s.rows,
                                    args->group, args->tile_rows);
     work.scratch = run->workspace + args->scratch + worker * args->scratch_size;
     if (args->splits > 1) {
-        const int64_t row = (work.split * all_rows(args) + partial_row(args, &s)) * args->heads_q +
-                            head_kv * args->group;
+        const int64_t row =
+            (work.split * tess_cpu_all_rows(args) + tess_cpu_first_row(args, &s)) * args->heads_q +
+            head_kv * args->group;
         work.partial_o =
             (float *)(void *)(run->workspace + args->partial_o) + row * args->head_dim_v;
         work.partial_lse = (float *)(void *)(run->workspace + args->partial_lse) + row;
@@ -189,13 +128,13 @@ static void merge_item(void *user, int64_t item, int32_t worker)
     const tess_args *args = run->args;
     const int64_t sequence = item / args->heads_kv, head_kv = item % args->heads_kv;
     const tess_cpu_sequence s = tess_cpu_sequence_at(args, run->addresses, sequence);
-    const int64_t split_rows = all_rows(args) * args->heads_q;
+    const int64_t split_rows = tess_cpu_all_rows(args) * args->heads_q;
     float *o = (float *)(void *)(run->workspace + args->scratch + worker * args->scratch_size);
     tess_cpu_work work = {.splits = 1};
 
-    resolve(run, sequence, &s, head_kv, &work);
+    tess_cpu_resolve(args, run->addresses, sequence, &s, head_kv, &work);
     for (int64_t folded = 0; folded < s.rows * args->group; folded++) {
-        const int64_t row = (partial_row(args, &s) + folded / args->group) * args->heads_q +
+        const int64_t row = (tess_cpu_first_row(args, &s) + folded / args->group) * args->heads_q +
                             head_kv * args->group + folded % args->group;
         const char *lses = run->workspace + args->partial_lse + row * 4;
         const char *parts = run->workspace + args->partial_o + row * args->head_dim_v * 4;
@@ -213,7 +152,7 @@ tess_status tess_cpu_launch_forward(const tess_prepared *prepared,
     forward_run run = {prepared, args, addresses, first_item, workspace};
     int64_t items;
 
-    TESS_TRY(tess_cpu_sequences_check(prepared->host, args, addresses));
+    TESS_TRY(tess_cpu_sequences_check(prepared->host, "tess_plan_run_forward", args, addresses));
     if (args->heads_kv == 0)
         return TESS_OK;
     items = list_items(args, addresses, first_item);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The executable specification of the forward pass: the tile walk, the recurrence, no more. */
-#include "backends/cpu/access.h"
+#include "backends/cpu/pair.h"
 
 #include <tessera/attention.h>
 
@@ -17,51 +17,10 @@
 
 enum { TILE_COLUMNS = 64 };
 
-/* Columns first ... end - 1 of a tile that a row sees. */
-typedef struct span {
-    int64_t first, end;
-} span;
-
-static span seen(const tess_cpu_work *work, int64_t folded_row, span columns)
-{
-    const int64_t query = tess_walk_query(folded_row, work->args->group);
-    const span both = {
-        tess_max_i64(columns.first, tess_visible_first(work->visible, query)),
-        tess_min_i64(columns.end, tess_visible_end(work->visible, query)),
-    };
-    return both;
-}
-
-static float dot(const tess_cpu_work *work, int64_t folded_row, int64_t column)
-{
-    const tess_args *args = work->args;
-    const int64_t q = tess_cpu_row(work, args->q_stride, folded_row);
-    const int64_t k = tess_cpu_column(work, args->k_stride, column);
-    float sum = 0.0f;
-
-    for (int64_t d = 0; d < args->head_dim; d++)
-        sum += tess_cpu_load(work->q, q + d * args->q_stride[3], args->dtype) *
-               tess_cpu_load(work->k, k + d * args->k_stride[3], args->dtype);
-    return sum;
-}
-
-/* The score of one pair in units of log2. The order of the steps is part of the contract. */
+/* The score of one pair in units of log2. */
 static float score(const tess_cpu_work *work, int64_t folded_row, int64_t column)
 {
-    const tess_args *args = work->args;
-    float s = args->scale * dot(work, folded_row, column);
-
-    if (args->softcap > 0.0f)
-        s = args->softcap * tess_tanh(s / args->softcap);
-    if (work->slopes) {
-        const int64_t query = tess_walk_query(folded_row, args->group);
-        const int64_t head = tess_walk_head(folded_row, args->group);
-        const int64_t distance = query + work->visible.diagonal - column;
-        s -= work->slopes[head * args->slope_stride[1]] * tess_abs((float)distance);
-    }
-    if (work->bias)
-        s += tess_cpu_bias(work, folded_row, column);
-    return s * TESS_LOG2_E;
+    return tess_os_score(tess_cpu_score_of(work, folded_row, column).natural);
 }
 
 /* output += weight * V[column] */
@@ -81,7 +40,7 @@ static void multiply(float *output, int64_t count, float factor)
 }
 
 static tess_os_row add_tile(const tess_cpu_work *work, int64_t folded_row, tess_os_row row,
-                            span columns, float *scores, float *output)
+                            tess_cpu_span columns, float *scores, float *output)
 {
     float max = TESS_NEG_INF, weights = 0.0f;
 
@@ -138,8 +97,8 @@ void tess_cpu_fwd_scalar(const tess_cpu_work *work)
             output[d] = 0.0f;
 
         for (int64_t tile = walk.first; tile < walk.end; tile++) {
-            const span columns = {tile * TILE_COLUMNS, (tile + 1) * TILE_COLUMNS};
-            row = add_tile(work, f, row, seen(work, f, columns), scores, output);
+            const tess_cpu_span columns = {tile * TILE_COLUMNS, (tile + 1) * TILE_COLUMNS};
+            row = add_tile(work, f, row, tess_cpu_seen(work, f, columns), scores, output);
         }
         if (work->sink) {
             const tess_os_sunk sunk = tess_os_sink(row, sink_of(work, f));
@@ -163,9 +122,9 @@ void tess_cpu_forward_row(const tess_cpu_work *work, int64_t folded_row, float *
 {
     const tess_args *args = work->args;
     const tess_column_walk walk = tess_cpu_columns(work);
-    const span share = {walk.first * args->tile_columns, walk.end * args->tile_columns};
-    const span columns = seen(work, folded_row, share);
-    const float sink = work->sink ? sink_of(work, folded_row) * TESS_LOG2_E : TESS_NEG_INF;
+    const tess_cpu_span share = {walk.first * args->tile_columns, walk.end * args->tile_columns};
+    const tess_cpu_span columns = tess_cpu_seen(work, folded_row, share);
+    const float sink = work->sink ? tess_os_score(sink_of(work, folded_row)) : TESS_NEG_INF;
     tess_os_row row = {sink, 0.0f};
 
     for (int64_t column = columns.first; column < columns.end; column++)

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The sequences of one run: lengths read from the index arrays, checked, and where each one lies. */
+ * The sequences of one run: lengths read from the index arrays, checked, and where each one lies.
+ */
 #include "backends/cpu/sequences.h"
+
+#include "backends/cpu/access.h"
 
 #include <inttypes.h>
 
-static const char call[] = "tess_plan_run_forward";
-
 static int64_t index_at(const tess_args *args, const tess_address *array, int64_t i)
 {
-    return args->index_is_64 ? ((const int64_t *)array->base)[i] : ((const int32_t *)array->base)[i];
+    return args->index_is_64 ? ((const int64_t *)array->base)[i]
+                             : ((const int32_t *)array->base)[i];
 }
 
-static bool has(const tess_args *args, uint32_t bit) { return (args->varlen & bit) != 0; }
+static bool has(const tess_args *args, uint32_t bit)
+{
+    return (args->varlen & bit) != 0;
+}
 
 tess_cpu_sequence tess_cpu_sequence_at(const tess_args *args,
                                        const tess_address addresses[TESS_AT_COUNT], int64_t index)
@@ -36,8 +41,9 @@ tess_cpu_sequence tess_cpu_sequence_at(const tess_args *args,
 }
 
 /* Prefix sums: from 0 or above, never falling, not past the tensor, no length above the bound. */
-static tess_status check_offsets(const tess_host *host, const tess_args *args, const char *name,
-                                 const tess_address *array, int64_t total, int64_t bound)
+static tess_status check_offsets(const tess_host *host, const char *call, const tess_args *args,
+                                 const char *name, const tess_address *array, int64_t total,
+                                 int64_t bound)
 {
     int64_t before = 0;
 
@@ -46,22 +52,22 @@ static tess_status check_offsets(const tess_host *host, const tess_args *args, c
         if (offset < before || offset > total)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s[%" PRId64 "] is %" PRId64 "; it takes %" PRId64
-                             " (the one before) to %" PRId64 " (the tensor's rows)", call, name, i,
-                             offset, before, total);
+                             " (the one before) to %" PRId64 " (the tensor's rows)",
+                             call, name, i, offset, before, total);
         if (i > 0 && offset - before > bound)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s makes sequence %" PRId64 " %" PRId64
-                             " long; the plan's max_seqlen is %" PRId64, call, name, i - 1,
-                             offset - before, bound);
+                             " long; the plan's max_seqlen is %" PRId64,
+                             call, name, i - 1, offset - before, bound);
         before = offset;
     }
     return TESS_OK;
 }
 
 /* Used lengths: from 0 to what the sequence has. */
-static tess_status check_used(const tess_host *host, const tess_args *args, const char *name,
-                              const tess_address *used, const tess_address *offsets, bool is_packed,
-                              int64_t whole)
+static tess_status check_used(const tess_host *host, const char *call, const tess_args *args,
+                              const char *name, const tess_address *used,
+                              const tess_address *offsets, bool is_packed, int64_t whole)
 {
     for (int64_t i = 0; i < args->sequences; i++) {
         const int64_t length = index_at(args, used, i);
@@ -70,13 +76,14 @@ static tess_status check_used(const tess_host *host, const tess_args *args, cons
         if (length < 0 || length > most)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s[%" PRId64 "] is %" PRId64 "; it takes 0 to %" PRId64
-                             ", the sequence's length", call, name, i, length, most);
+                             ", the sequence's length",
+                             call, name, i, length, most);
     }
     return TESS_OK;
 }
 
 /* Pages of used columns; entries past them are never read. */
-static tess_status check_pages(const tess_host *host, const tess_args *args,
+static tess_status check_pages(const tess_host *host, const char *call, const tess_args *args,
                                const tess_address addresses[TESS_AT_COUNT])
 {
     const int32_t *table = addresses[TESS_AT_PAGE_TABLE].base;
@@ -89,14 +96,14 @@ static tess_status check_pages(const tess_host *host, const tess_args *args,
             if (entry < 0 || entry >= args->pages)
                 return tess_fail(host, TESS_INVALID,
                                  "%s: page_table[%" PRId64 "][%" PRId64 "] is %" PRId32
-                                 "; it takes 0 to %" PRId64 " (the pool's pages)", call, i, page,
-                                 entry, (int64_t)args->pages - 1);
+                                 "; it takes 0 to %" PRId64 " (the pool's pages)",
+                                 call, i, page, entry, (int64_t)args->pages - 1);
         }
     }
     return TESS_OK;
 }
 
-tess_status tess_cpu_sequences_check(const tess_host *host, const tess_args *args,
+tess_status tess_cpu_sequences_check(const tess_host *host, const char *call, const tess_args *args,
                                      const tess_address addresses[TESS_AT_COUNT])
 {
     const bool packed_q = has(args, TESS_VARLEN_CU_SEQLENS_Q);
@@ -105,18 +112,77 @@ tess_status tess_cpu_sequences_check(const tess_host *host, const tess_args *arg
     if (args->sequences == 0)
         return TESS_OK;
     if (packed_q)
-        TESS_TRY(check_offsets(host, args, "cu_seqlens_q", &addresses[TESS_AT_CU_SEQLENS_Q],
+        TESS_TRY(check_offsets(host, call, args, "cu_seqlens_q", &addresses[TESS_AT_CU_SEQLENS_Q],
                                args->total_rows, args->rows));
     if (packed_k)
-        TESS_TRY(check_offsets(host, args, "cu_seqlens_k", &addresses[TESS_AT_CU_SEQLENS_K],
+        TESS_TRY(check_offsets(host, call, args, "cu_seqlens_k", &addresses[TESS_AT_CU_SEQLENS_K],
                                args->total_columns, args->columns));
     if (has(args, TESS_VARLEN_SEQUSED_Q))
-        TESS_TRY(check_used(host, args, "seqused_q", &addresses[TESS_AT_SEQUSED_Q],
+        TESS_TRY(check_used(host, call, args, "seqused_q", &addresses[TESS_AT_SEQUSED_Q],
                             &addresses[TESS_AT_CU_SEQLENS_Q], packed_q, args->rows));
     if (has(args, TESS_VARLEN_SEQUSED_K))
-        TESS_TRY(check_used(host, args, "seqused_k", &addresses[TESS_AT_SEQUSED_K],
+        TESS_TRY(check_used(host, call, args, "seqused_k", &addresses[TESS_AT_SEQUSED_K],
                             &addresses[TESS_AT_CU_SEQLENS_K], packed_k, args->columns));
     if (args->page_size > 0)
-        TESS_TRY(check_pages(host, args, addresses));
+        TESS_TRY(check_pages(host, call, args, addresses));
     return TESS_OK;
+}
+
+static const char *at(const tess_address *address, int64_t index, int32_t dtype)
+{
+    const char *base = address->base;
+    return base ? base + index * tess_cpu_element_size(dtype) : NULL;
+}
+
+void tess_cpu_resolve(const tess_args *a, const tess_address addresses[TESS_AT_COUNT],
+                      int64_t sequence, const tess_cpu_sequence *s, int64_t head_kv,
+                      tess_cpu_work *work)
+{
+    const int64_t head_q = head_kv * a->group;
+    const int64_t q =
+        s->batch * a->q_stride[0] + s->first_row * a->q_stride[1] + head_q * a->q_stride[2];
+    const int64_t o =
+        s->batch * a->o_stride[0] + s->first_row * a->o_stride[1] + head_q * a->o_stride[2];
+    const int64_t lse =
+        s->batch * a->lse_stride[0] + s->first_row * a->lse_stride[1] + head_q * a->lse_stride[2];
+    const bool is_paged = a->page_size > 0;
+    const int64_t k =
+        (is_paged ? 0 : s->batch_k * a->k_stride[0] + s->first_column * a->k_stride[1]) +
+        head_kv * a->k_stride[2];
+    const int64_t v =
+        (is_paged ? 0 : s->batch_k * a->v_stride[0] + s->first_column * a->v_stride[1]) +
+        head_kv * a->v_stride[2];
+
+    work->args = a;
+    work->q = at(&addresses[TESS_AT_Q], q, a->dtype);
+    work->k = at(&addresses[TESS_AT_K], k, a->dtype);
+    work->v = at(&addresses[TESS_AT_V], v, a->dtype);
+    if (is_paged)
+        work->pages =
+            (const int32_t *)addresses[TESS_AT_PAGE_TABLE].base + sequence * a->page_table_stride;
+    work->o = (char *)addresses[TESS_AT_O].base + o * tess_cpu_element_size(a->o_dtype);
+    if (addresses[TESS_AT_LSE].base)
+        work->lse = (float *)addresses[TESS_AT_LSE].base + lse;
+    if (a->bias & TESS_BIAS_TENSOR)
+        work->bias = at(&addresses[TESS_AT_BIAS],
+                        sequence * a->bias_stride[0] + head_q * a->bias_stride[1], a->bias_dtype);
+    if (a->bias & TESS_BIAS_ALIBI)
+        work->slopes = (const float *)addresses[TESS_AT_ALIBI_SLOPES].base +
+                       sequence * a->slope_stride[0] + head_q * a->slope_stride[1];
+    if (a->bias & TESS_BIAS_SINK)
+        work->sink = (const float *)addresses[TESS_AT_SINK].base + head_q * a->sink_stride;
+    work->visible = tess_visible_make(
+        s->rows, s->columns, (a->mask & TESS_MASK_CAUSAL) != 0, (a->mask & TESS_MASK_TOP_LEFT) != 0,
+        (a->mask & TESS_MASK_WINDOW) != 0, a->window_left, a->window_right);
+}
+
+int64_t tess_cpu_first_row(const tess_args *args, const tess_cpu_sequence *s)
+{
+    return args->varlen & TESS_VARLEN_CU_SEQLENS_Q ? s->first_row : s->batch * args->rows;
+}
+
+int64_t tess_cpu_all_rows(const tess_args *args)
+{
+    return args->varlen & TESS_VARLEN_CU_SEQLENS_Q ? args->total_rows
+                                                   : args->sequences * args->rows;
 }

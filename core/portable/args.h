@@ -15,6 +15,8 @@ typedef struct tess_args {
     tess_i64 bias_stride[4];  /* batch, head, row, column */
     tess_i64 slope_stride[2]; /* batch, head */
     tess_i64 sink_stride;
+    tess_i64 do_stride[4], dq_stride[4], dk_stride[4], dv_stride[4]; /* backward only, like q */
+    tess_i64 dbias_stride[4];                                        /* like bias_stride */
 
     tess_i64 sequences;
     tess_i64 rows, columns;             /* of a sequence: exact, or the upper bound with lengths */
@@ -32,13 +34,23 @@ typedef struct tess_args {
     tess_i64 scratch, scratch_size;  /* per worker, where a backend has workers */
     tess_i64 sequence_list;          /* what one run finds out about its sequences; the backend's */
 
+    /* backward only */
+    tess_i64 share_columns; /* columns of one work item: whole tiles */
+    tess_i64 dq_buffers;    /* partial sums of dQ that are kept apart, then added in order */
+    tess_i64 delta;         /* offset of [row][head], fp32: dot(dO, O) - dLSE */
+    tess_i64 partial_dq;    /* offset of [buffer][row][head][dim], fp32 */
+    tess_i64 partial_bias;  /* offset of the CPU's partial sums of dslope: [item], fp32 */
+
     tess_i32 head_dim, head_dim_v;
     tess_i32 dtype, o_dtype, bias_dtype; /* enum of <tessera/base.h> */
-    tess_i32 index_is_64;                /* index arrays hold 64-bit numbers */
-    tess_u32 varlen;                     /* TESS_VARLEN_... */
-    tess_u32 bias;                       /* TESS_BIAS_... */
-    tess_u32 mask;                       /* TESS_MASK_... */
-    tess_u32 flags;                      /* TESS_DETERMINISTIC ... */
+    tess_i32 do_dtype, dq_dtype, dk_dtype, dv_dtype;
+    tess_i32 index_is_64; /* index arrays hold 64-bit numbers */
+    tess_u32 varlen;      /* TESS_VARLEN_... */
+    tess_u32 bias;        /* TESS_BIAS_... */
+    tess_u32 mask;        /* TESS_MASK_... */
+    tess_u32 flags;       /* TESS_DETERMINISTIC ... */
+    tess_u32 gradients;   /* TESS_GRADIENT_..., backward only */
+    tess_u32 reserved;
     tess_f32 scale, softcap;
 } tess_args;
 
@@ -74,6 +86,6 @@ enum tess_address_index {
 
 /* A negative array size where a compiler laid the block out differently. OpenCL C 1.2 has no
  * static assertion; this form works in every dialect. */
-typedef char tess_args_has_no_padding[sizeof(tess_args) == 49 * 8 + 12 * 4 ? 1 : -1];
+typedef char tess_args_has_no_padding[sizeof(tess_args) == 74 * 8 + 18 * 4 ? 1 : -1];
 
 #endif

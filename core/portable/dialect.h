@@ -6,7 +6,8 @@
 /* Everything in core/portable takes and returns values. OpenCL C 1.2 needs an address space on
  * every pointer and values have none, so one text serves C11, C++17, CUDA, HIP and OpenCL C. */
 
-#if defined(__OPENCL_C_VERSION__) /* -------------------------------------------------- OpenCL C */
+#if defined(__OPENCL_C_VERSION__) /* -------------------------------------------------- OpenCL C \
+                                   */
 
 typedef float tess_f32;
 typedef int tess_i32;
@@ -15,14 +16,33 @@ typedef long tess_i64;
 typedef ulong tess_u64;
 #define TESS_FN static inline
 #define TESS_NEG_INF (-INFINITY)
-TESS_FN tess_f32 tess_exp2(tess_f32 x) { return exp2(x); }
-TESS_FN tess_f32 tess_log2(tess_f32 x) { return log2(x); }
-TESS_FN tess_f32 tess_tanh(tess_f32 x) { return tanh(x); }
-TESS_FN tess_f32 tess_abs(tess_f32 x) { return fabs(x); }
-TESS_FN tess_u32 tess_bits(tess_f32 x) { return as_uint(x); }
-TESS_FN tess_f32 tess_from_bits(tess_u32 x) { return as_float(x); }
+TESS_FN tess_f32 tess_exp2(tess_f32 x)
+{
+    return exp2(x);
+}
+TESS_FN tess_f32 tess_log2(tess_f32 x)
+{
+    return log2(x);
+}
+TESS_FN tess_f32 tess_tanh(tess_f32 x)
+{
+    return tanh(x);
+}
+TESS_FN tess_f32 tess_abs(tess_f32 x)
+{
+    return fabs(x);
+}
+TESS_FN tess_u32 tess_bits(tess_f32 x)
+{
+    return as_uint(x);
+}
+TESS_FN tess_f32 tess_from_bits(tess_u32 x)
+{
+    return as_float(x);
+}
 
-#elif defined(__CUDACC__) || defined(__HIP__) /* -------------------------------------- CUDA, HIP */
+#elif defined(__CUDACC__) || defined(__HIP__) /* -------------------------------------- CUDA, HIP \
+                                               */
 
 typedef float tess_f32;
 typedef int tess_i32;
@@ -37,17 +57,44 @@ typedef unsigned long long tess_u64;
 #define TESS_NEG_INF (-__builtin_huge_valf())
 #if defined(__HIP__)
 /* Stock clang has no libm for the device; these builtins become instructions. */
-TESS_FN tess_f32 tess_exp2(tess_f32 x) { return __builtin_exp2f(x); }
-TESS_FN tess_f32 tess_log2(tess_f32 x) { return __builtin_log2f(x); }
+TESS_FN tess_f32 tess_exp2(tess_f32 x)
+{
+    return __builtin_exp2f(x);
+}
+TESS_FN tess_f32 tess_log2(tess_f32 x)
+{
+    return __builtin_log2f(x);
+}
 #define TESS_NO_TANH /* and there is none for this one */
-TESS_FN tess_f32 tess_abs(tess_f32 x) { return __builtin_fabsf(x); }
-TESS_FN tess_u32 tess_bits(tess_f32 x) { return __builtin_bit_cast(tess_u32, x); }
-TESS_FN tess_f32 tess_from_bits(tess_u32 x) { return __builtin_bit_cast(tess_f32, x); }
+TESS_FN tess_f32 tess_abs(tess_f32 x)
+{
+    return __builtin_fabsf(x);
+}
+TESS_FN tess_u32 tess_bits(tess_f32 x)
+{
+    return __builtin_bit_cast(tess_u32, x);
+}
+TESS_FN tess_f32 tess_from_bits(tess_u32 x)
+{
+    return __builtin_bit_cast(tess_f32, x);
+}
 #else
-TESS_FN tess_f32 tess_exp2(tess_f32 x) { return exp2f(x); }
-TESS_FN tess_f32 tess_log2(tess_f32 x) { return log2f(x); }
-TESS_FN tess_f32 tess_tanh(tess_f32 x) { return tanhf(x); }
-TESS_FN tess_f32 tess_abs(tess_f32 x) { return fabsf(x); }
+TESS_FN tess_f32 tess_exp2(tess_f32 x)
+{
+    return exp2f(x);
+}
+TESS_FN tess_f32 tess_log2(tess_f32 x)
+{
+    return log2f(x);
+}
+TESS_FN tess_f32 tess_tanh(tess_f32 x)
+{
+    return tanhf(x);
+}
+TESS_FN tess_f32 tess_abs(tess_f32 x)
+{
+    return fabsf(x);
+}
 TESS_FN tess_u32 tess_bits(tess_f32 x)
 {
     union {
@@ -66,7 +113,8 @@ TESS_FN tess_f32 tess_from_bits(tess_u32 x)
 }
 #endif
 
-#else /* ---------------------------------------------------------------------------- C11, C++17 */
+#else /* ---------------------------------------------------------------------------- C11, C++17 \
+       */
 
 #ifdef __cplusplus
 #include <cmath>
@@ -88,10 +136,22 @@ typedef uint64_t tess_u64;
 typedef float tess_f32;
 #define TESS_FN static inline
 #define TESS_NEG_INF (-INFINITY)
-TESS_FN tess_f32 tess_exp2(tess_f32 x) { return exp2f(x); }
-TESS_FN tess_f32 tess_log2(tess_f32 x) { return log2f(x); }
-TESS_FN tess_f32 tess_tanh(tess_f32 x) { return tanhf(x); }
-TESS_FN tess_f32 tess_abs(tess_f32 x) { return fabsf(x); }
+TESS_FN tess_f32 tess_exp2(tess_f32 x)
+{
+    return exp2f(x);
+}
+TESS_FN tess_f32 tess_log2(tess_f32 x)
+{
+    return log2f(x);
+}
+TESS_FN tess_f32 tess_tanh(tess_f32 x)
+{
+    return tanhf(x);
+}
+TESS_FN tess_f32 tess_abs(tess_f32 x)
+{
+    return fabsf(x);
+}
 TESS_FN tess_u32 tess_bits(tess_f32 x)
 {
     tess_u32 bits;
@@ -108,11 +168,26 @@ TESS_FN tess_f32 tess_from_bits(tess_u32 x)
 #endif
 
 /* Written once here because the languages disagree about min and max of NaN. */
-TESS_FN tess_f32 tess_max(tess_f32 a, tess_f32 b) { return a > b ? a : b; }
-TESS_FN tess_i32 tess_is_nan(tess_f32 x) { return (tess_bits(x) & 0x7fffffffu) > 0x7f800000u; }
-TESS_FN tess_i32 tess_is_finite(tess_f32 x) { return (tess_bits(x) & 0x7f800000u) != 0x7f800000u; }
-TESS_FN tess_i64 tess_max_i64(tess_i64 a, tess_i64 b) { return a > b ? a : b; }
-TESS_FN tess_i64 tess_min_i64(tess_i64 a, tess_i64 b) { return a < b ? a : b; }
+TESS_FN tess_f32 tess_max(tess_f32 a, tess_f32 b)
+{
+    return a > b ? a : b;
+}
+TESS_FN tess_i32 tess_is_nan(tess_f32 x)
+{
+    return (tess_bits(x) & 0x7fffffffu) > 0x7f800000u;
+}
+TESS_FN tess_i32 tess_is_finite(tess_f32 x)
+{
+    return (tess_bits(x) & 0x7f800000u) != 0x7f800000u;
+}
+TESS_FN tess_i64 tess_max_i64(tess_i64 a, tess_i64 b)
+{
+    return a > b ? a : b;
+}
+TESS_FN tess_i64 tess_min_i64(tess_i64 a, tess_i64 b)
+{
+    return a < b ? a : b;
+}
 
 /* Largest finite value. */
 #define TESS_MAX_F32 3.402823466e+38f
@@ -137,7 +212,10 @@ TESS_FN tess_f32 tess_tanh_from_exp2(tess_f32 x)
 }
 
 #ifdef TESS_NO_TANH
-TESS_FN tess_f32 tess_tanh(tess_f32 x) { return tess_tanh_from_exp2(x); }
+TESS_FN tess_f32 tess_tanh(tess_f32 x)
+{
+    return tess_tanh_from_exp2(x);
+}
 #endif
 
 #endif

@@ -1,24 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Running a backward plan. No backend makes one yet, so this can only say what is wrong. */
-#include "core/runtime/objects.h"
+ * Running a backward plan: arguments checked, addresses bound, handed to the backend. */
 #include "core/runtime/take.h"
+#include "core/runtime/tensors.h"
+
+#include <string.h>
+
+static const char call[] = "tess_plan_run_backward";
 
 tess_status tess_plan_run_backward(const tess_plan *plan, tess_queue *queue,
                                    const tess_backward_args *args)
 {
-    static const char call[] = "tess_plan_run_backward";
-    const tess_host *host;
-    tess_backward_args taken;
+    tess_binding bindings[TESS_AT_COUNT];
+    tess_address addresses[TESS_AT_COUNT];
+    tess_backward_args a;
 
-    TESS_TRY(tess_need(plan, call, "plan"));
-    TESS_TRY(tess_need(queue, call, "queue"));
-    host = &plan->device->context->host;
-    if (plan->schedule.problem.pass != TESS_PASS_BACKWARD)
-        return tess_fail(host, TESS_INVALID, "%s: plan is of a forward pass", call);
-    TESS_TRY(tess_need_same_device(call, "plan", plan->device, "queue", queue->device));
-    if (!args)
-        return tess_fail(host, TESS_INVALID, "%s: args is NULL; it takes the tensors' addresses", call);
-    TESS_TRY(tess_take(host, call, "args", args, sizeof taken, &taken));
-    return tess_fail(host, TESS_UNSUPPORTED, "%s: %s has no backward kernel", call,
-                     plan->device->name);
+    TESS_TRY(tess_bind_check_call(plan, queue, call, TESS_PASS_BACKWARD, args));
+    TESS_TRY(tess_take(&plan->device->context->host, call, "args", args, sizeof a, &a));
+    tess_tensors_of(&plan->schedule, bindings);
+
+#define BIND(at, member)                         \
+    bindings[TESS_AT_##at].base = a.member.base; \
+    bindings[TESS_AT_##at].offset = a.member.offset
+    BIND(Q, q);
+    BIND(K, k);
+    BIND(V, v);
+    BIND(O, o);
+    BIND(LSE, lse);
+    BIND(CU_SEQLENS_Q, cu_seqlens_q);
+    BIND(CU_SEQLENS_K, cu_seqlens_k);
+    BIND(SEQUSED_Q, seqused_q);
+    BIND(SEQUSED_K, seqused_k);
+    BIND(PAGE_TABLE, page_table);
+    BIND(BIAS, bias);
+    BIND(ALIBI_SLOPES, alibi_slopes);
+    BIND(SINK, sink);
+    BIND(Q_DESCALE, q_descale);
+    BIND(K_DESCALE, k_descale);
+    BIND(V_DESCALE, v_descale);
+    BIND(D_O, d_o);
+    BIND(D_LSE, d_lse);
+    BIND(DQ, dq);
+    BIND(DK, dk);
+    BIND(DV, dv);
+    BIND(DBIAS, dbias);
+    BIND(DALIBI_SLOPES, dalibi_slopes);
+    BIND(DSINK, dsink);
+    BIND(WORKSPACE, workspace);
+#undef BIND
+
+    memset(addresses, 0, sizeof addresses);
+    TESS_TRY(tess_bind(plan, call, bindings, addresses));
+    return tess_bind_launch(plan, queue, call, &a.workspace, a.workspace_size, addresses);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping. */
+ * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping.
+ */
 #include "core/runtime/bind.h"
 
 #include "core/base/alloc.h"
+#include "core/base/log.h"
 #include "core/schedule/layout.h"
 
 #include <inttypes.h>
@@ -25,21 +27,23 @@ static tess_status check_one(const tess_host *host, const char *call, const tess
 
     if (!b->is_wanted) {
         if (b->base || b->offset)
-            return tess_fail(host, TESS_INVALID,
-                             "%s: %s is given but the descriptor does not ask for it; it takes NULL",
-                             call, b->name);
+            return tess_fail(
+                host, TESS_INVALID,
+                "%s: %s is given but the descriptor does not ask for it; it takes NULL", call,
+                b->name);
         return TESS_OK;
     }
     if (!b->base) {
         if (b->is_optional || is_empty)
             return TESS_OK;
-        return tess_fail(host, TESS_INVALID,
-                         "%s: %s is NULL but the descriptor asks for it", call, b->name);
+        return tess_fail(host, TESS_INVALID, "%s: %s is NULL but the descriptor asks for it", call,
+                         b->name);
     }
     if (b->offset % size != 0)
         return tess_fail(host, TESS_INVALID,
                          "%s: %s.offset is %" PRId64 " bytes; it takes a multiple of the element's "
-                         "%" PRId64, call, b->name, b->offset, size);
+                         "%" PRId64,
+                         call, b->name, b->offset, size);
     return TESS_OK;
 }
 
@@ -69,12 +73,12 @@ static bool is_bound(const tess_binding *b)
 
 /* Every output against every other binding. */
 static tess_status check_overlap(const tess_host *host, const char *call,
-                                 const tess_binding *bindings, size_t count)
+                                 const tess_binding bindings[TESS_AT_COUNT])
 {
-    for (size_t i = 0; i < count; i++) {
+    for (int i = 0; i < TESS_AT_COUNT; i++) {
         if (!bindings[i].is_output || !is_bound(&bindings[i]))
             continue;
-        for (size_t j = 0; j < count; j++) {
+        for (int j = 0; j < TESS_AT_COUNT; j++) {
             const bool was_compared = bindings[j].is_output && j <= i;
             if (was_compared || !is_bound(&bindings[j]))
                 continue;
@@ -82,60 +86,102 @@ static tess_status check_overlap(const tess_host *host, const char *call,
                                          &bindings[j].layout, address_of(&bindings[j])))
                 return tess_fail(host, TESS_INVALID,
                                  "%s: %s shares memory with %s; outputs must not overlap inputs or "
-                                 "each other", call, bindings[i].name, bindings[j].name);
+                                 "each other",
+                                 call, bindings[i].name, bindings[j].name);
         }
     }
     return TESS_OK;
 }
 
-tess_status tess_bind(const tess_plan *plan, const char *call, const tess_binding *bindings,
-                      size_t count, tess_address out_addresses[TESS_AT_COUNT])
+tess_status tess_bind_check_call(const tess_plan *plan, const tess_queue *queue, const char *call,
+                                 int32_t pass, const void *args)
+{
+    const tess_host *host;
+
+    TESS_TRY(tess_need(plan, call, "plan"));
+    TESS_TRY(tess_need(queue, call, "queue"));
+    host = &plan->device->context->host;
+    if (plan->schedule.problem.pass != pass)
+        return tess_fail(host, TESS_INVALID, "%s: plan is of a %s pass", call,
+                         pass == TESS_PASS_FORWARD ? "backward" : "forward");
+    TESS_TRY(tess_need_same_device(call, "plan", plan->device, "queue", queue->device));
+    if (!args)
+        return tess_fail(host, TESS_INVALID, "%s: args is NULL; it takes the tensors' addresses",
+                         call);
+    return TESS_OK;
+}
+
+tess_status tess_bind(const tess_plan *plan, const char *call,
+                      const tess_binding bindings[TESS_AT_COUNT],
+                      tess_address out_addresses[TESS_AT_COUNT])
 {
     const tess_host *host = &plan->device->context->host;
     const bool is_plain = plan->device->backend->has_plain_addresses;
 
-    for (size_t i = 0; i < count; i++)
+    for (int i = 0; i < TESS_AT_COUNT; i++)
         TESS_TRY(tess_bind_check(host, call, is_plain, &bindings[i]));
     if (is_plain)
-        TESS_TRY(check_overlap(host, call, bindings, count));
-    for (size_t i = 0; i < count; i++) {
-        tess_address *address = &out_addresses[bindings[i].at];
+        TESS_TRY(check_overlap(host, call, bindings));
+    for (int i = 0; i < TESS_AT_COUNT; i++) {
         if (!bindings[i].is_wanted || !bindings[i].base)
             continue;
         /* The one place where an input loses its const: launch takes one array for both kinds. */
-        address->base = is_plain ? (void *)address_of(&bindings[i]) : (void *)(uintptr_t)bindings[i].base;
-        address->offset = is_plain ? 0 : bindings[i].offset;
+        out_addresses[i].base =
+            (void *)(is_plain ? address_of(&bindings[i]) : (uintptr_t)bindings[i].base);
+        out_addresses[i].offset = is_plain ? 0 : bindings[i].offset;
     }
     return TESS_OK;
 }
 
-tess_status tess_bind_workspace(const tess_plan *plan, tess_queue *queue, const char *call,
-                                const tess_out *workspace, size_t size,
-                                tess_address out_addresses[TESS_AT_COUNT])
+static tess_status bind_workspace(const tess_plan *plan, tess_queue *queue, const char *call,
+                                  const tess_out *workspace, size_t size, tess_address *out_address)
 {
     const tess_host *host = &plan->device->context->host;
     const tess_backend *backend = plan->device->backend;
     const size_t wanted = plan->schedule.workspace_size;
-    tess_address *address = &out_addresses[TESS_AT_WORKSPACE];
 
     if (workspace->base && size < wanted)
         return tess_fail(host, TESS_INVALID,
                          "%s: workspace_size is %zu; the plan needs %zu bytes "
-                         "(tess_plan_workspace_size)", call, size, wanted);
+                         "(tess_plan_workspace_size)",
+                         call, size, wanted);
     if (!workspace->base && (size != 0 || workspace->offset != 0))
         return tess_fail(host, TESS_INVALID,
                          "%s: workspace is NULL but workspace_size is %zu and its offset %" PRId64
-                         "; they take 0 there", call, size, workspace->offset);
+                         "; they take 0 there",
+                         call, size, workspace->offset);
     if (wanted == 0)
         return TESS_OK;
     if (!workspace->base)
-        return backend->scratch(queue->opened, wanted, &address->base);
+        return backend->scratch(queue->opened, wanted, &out_address->base);
     if (!backend->has_plain_addresses) {
-        *address = (tess_address){workspace->base, workspace->offset};
+        *out_address = (tess_address){workspace->base, workspace->offset};
         return TESS_OK;
     }
     /* workspace_size holds the bytes that this may skip. */
     const uintptr_t start = (uintptr_t)workspace->base + (uintptr_t)workspace->offset;
-    address->base = (void *)((start + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
+    out_address->base = (void *)((start + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
     return TESS_OK;
+}
+
+static void trace_run(const tess_plan *plan)
+{
+    const tess_host *host = &plan->device->context->host;
+    char line[1024];
+    tess_text text = tess_text_in(line, sizeof line);
+
+    if (!tess_trace_shows(host, TESS_TRACE_EXEC))
+        return;
+    tess_problem_write(&plan->schedule.problem, &text);
+    tess_trace(host, TESS_TRACE_EXEC, "%s,%s,\"%s\"", plan->device->name,
+               plan->schedule.kernel->name, line);
+}
+
+tess_status tess_bind_launch(const tess_plan *plan, tess_queue *queue, const char *call,
+                             const tess_out *workspace, size_t size,
+                             tess_address addresses[TESS_AT_COUNT])
+{
+    TESS_TRY(bind_workspace(plan, queue, call, workspace, size, &addresses[TESS_AT_WORKSPACE]));
+    trace_run(plan);
+    return plan->device->backend->launch(queue->opened, plan->prepared, addresses);
 }

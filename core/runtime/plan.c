@@ -164,6 +164,21 @@ size_t tess_plan_workspace_size(const tess_plan *plan)
     return plan ? plan->schedule.workspace_size : 0;
 }
 
+static void write_schedule(const tess_schedule *s, tess_text *out)
+{
+    tess_text_add(out,
+                  "\n  schedule   %" PRId64 " work items: %" PRId64 " sequences x %" PRId64
+                  " key heads x ",
+                  s->work_items, s->problem.sequences, s->problem.heads_kv);
+    if (s->problem.pass == TESS_PASS_FORWARD)
+        tess_text_add(out, "%" PRId64 " row tiles x %" PRId64 " splits", (int64_t)s->args.row_tiles,
+                      (int64_t)s->args.splits);
+    else
+        tess_text_add(out, "shares of %" PRId64 " columns, %" PRId64 " sums of dQ",
+                      (int64_t)s->args.share_columns, (int64_t)s->args.dq_buffers);
+    tess_text_add(out, ", %" PRId64 " query heads folded into the rows", s->problem.group);
+}
+
 size_t tess_plan_describe(const tess_plan *plan, char *text, size_t size)
 {
     const tess_schedule *s;
@@ -178,12 +193,7 @@ size_t tess_plan_describe(const tess_plan *plan, char *text, size_t size)
     tess_text_add(&out, "\n  kernel     %s", s->kernel->name);
     tess_text_add(&out, "\n  tile       %" PRId64 " rows x %" PRId64 " columns",
                   (int64_t)s->args.tile_rows, (int64_t)s->args.tile_columns);
-    tess_text_add(&out,
-                  "\n  schedule   %" PRId64 " work items: %" PRId64 " sequences x %" PRId64
-                  " key heads x %" PRId64 " row tiles x %" PRId64 " splits, %" PRId64
-                  " query heads folded into the rows",
-                  s->work_items, s->problem.sequences, s->problem.heads_kv,
-                  (int64_t)s->args.row_tiles, (int64_t)s->args.splits, s->problem.group);
+    write_schedule(s, &out);
     tess_text_add(&out, "\n  workspace  %zu bytes", s->workspace_size);
     tess_text_add(&out, "\n  cost       %.4g flops, %.4g bytes", s->cost.flops, s->cost.bytes);
     if (plan->candidate_count > 1) {

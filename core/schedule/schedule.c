@@ -60,6 +60,42 @@ static void take_problem(tess_args *args, const tess_problem *p)
     args->softcap = p->softcap;
 }
 
+/* The part that only a backward problem has. */
+static void take_gradients(tess_args *args, const tess_problem *p)
+{
+    take_strides(args->do_stride, &p->d_o);
+    take_strides(args->dq_stride, &p->dq);
+    take_strides(args->dk_stride, &p->dk);
+    take_strides(args->dv_stride, &p->dv);
+    memcpy(args->dbias_stride, p->dbias_stride, sizeof args->dbias_stride);
+    args->do_dtype = p->d_o.dtype;
+    args->dq_dtype = p->dq.dtype;
+    args->dk_dtype = p->dk.dtype;
+    args->dv_dtype = p->dv.dtype;
+    args->gradients = p->gradients;
+}
+
+/* A backward work item is a share of the columns of one key head: it owns their dK and dV and adds
+ * to the dQ of every row that sees them. Items of one *wave* add to different buffers, so that
+ * nothing is added by two threads and the order of sums depends on the problem alone; the next wave
+ * adds to the same buffers again. More heads need fewer buffers to keep a machine busy. */
+enum { MOST_DQ_BUFFERS = 8, WAVE_ITEMS = 64 };
+
+static void choose_shares(tess_schedule *s)
+{
+    const tess_problem *p = &s->problem;
+    tess_args *args = &s->args;
+    const int64_t tile = args->tile_columns;
+    const int64_t heads = tess_max_i64(p->sequences * p->heads_kv, 1);
+    int64_t shares, buffers;
+
+    args->share_columns = TESS_SHARE_COLUMNS / tile * tile;
+    shares = tess_max_i64((p->columns + args->share_columns - 1) / args->share_columns, 1);
+    buffers = p->flags & TESS_BATCH_INVARIANT ? MOST_DQ_BUFFERS : (WAVE_ITEMS + heads - 1) / heads;
+    args->dq_buffers = tess_min_i64(tess_min_i64(buffers, MOST_DQ_BUFFERS), shares);
+    s->work_items = heads * shares;
+}
+
 /* Shares of the columns. A batch-invariant problem must not look at the batch or the device, and
  * one share is the only choice that never does. More shares than tiles would all be empty. Cutting
  * them off looks at the longest sequence, but not even a batch-invariant one can tell: shares that
@@ -87,6 +123,22 @@ static bool place(size_t *end, int64_t count, size_t size, tess_i64 *out_offset)
     return tess_add(*end, bytes, end) && *end <= (size_t)INT64_MAX;
 }
 
+/* What the backward pass keeps between its steps. */
+static bool lay_backward(tess_schedule *schedule, size_t *end)
+{
+    const tess_problem *p = &schedule->problem;
+    tess_args *args = &schedule->args;
+    int64_t rows, buffers;
+
+    return tess_multiply_i64(tess_problem_total_rows(p), p->heads_q, &rows) &&
+           tess_multiply_i64(rows, args->dq_buffers, &buffers) &&
+           place(end, rows, sizeof(float), &args->delta) &&
+           place(end, buffers, (size_t)p->head_dim * sizeof(float), &args->partial_dq) &&
+           (!(p->gradients & TESS_GRADIENT_ALIBI) ||
+            place(end, schedule->work_items, (size_t)p->group * sizeof(float),
+                  &args->partial_bias));
+}
+
 /* Lays out scratch memory in the order the kernels first touch it. */
 static bool lay_workspace(tess_schedule *schedule)
 {
@@ -107,7 +159,9 @@ static bool lay_workspace(tess_schedule *schedule)
             !place(&end, schedule->workers, (size_t)args->scratch_size, &args->scratch))
             return false;
     }
-    if (args->splits > 1) {
+    if (p->pass == TESS_PASS_BACKWARD && !lay_backward(schedule, &end))
+        return false;
+    if (p->pass == TESS_PASS_FORWARD && args->splits > 1) {
         if (!tess_multiply_i64(tess_problem_total_rows(p), p->heads_q, &rows) ||
             !tess_multiply_i64(rows, args->splits, &rows) ||
             !place(&end, rows, (size_t)p->head_dim_v * sizeof(float), &args->partial_o) ||
@@ -139,8 +193,15 @@ tess_status tess_schedule_make(const tess_host *host, const char *call, const te
         !tess_multiply_i64(items, s.args.row_tiles, &items))
         return tess_fail(host, TESS_INVALID, "%s: sequences x heads x row tiles leaves 64 bits",
                          call);
-    s.args.splits = choose_splits(problem, kernel, caps, items);
-    if (!tess_multiply_i64(items, s.args.splits, &s.work_items) || !lay_workspace(&s))
+    s.args.splits = 1;
+    s.work_items = items;
+    if (problem->pass == TESS_PASS_FORWARD) {
+        s.args.splits = choose_splits(problem, kernel, caps, items);
+    } else {
+        take_gradients(&s.args, problem);
+        choose_shares(&s);
+    }
+    if (!tess_multiply_i64(s.work_items, s.args.splits, &s.work_items) || !lay_workspace(&s))
         return tess_fail(host, TESS_INVALID, "%s: the workspace of %lld splits leaves 64 bits",
                          call, (long long)s.args.splits);
     tess_problem_line(problem, &line);

@@ -44,6 +44,21 @@ static const char *const lines[] = {
     "fwd hq4 hk2 lensq=9,0,20 lensk=30,4,20 d16 f16 layout=strided sink seed=3",
     "fwd b2 hq4 hk2 q3 k50 usedk=50,21 page=16 d16 bf16 causal layout=strided seed=4",
     "fwd b2 hq4 hk2 q13 k50 d16 f32 layout=strided seed=6 bias",
+    "bwd b2 hq4 hk2 q33 k65 d32 f32",
+    "bwd b2 hq4 hk2 q33 k65 d32 f32 causal seed=2",
+    "bwd b1 hq6 hk2 q50 k50 d24 f16 causal seed=3",
+    "bwd b1 hq6 hk3 q9 k12 d8 bf16 causal seed=4",
+    "bwd b1 hq4 hk2 q5 k40 d16 f32 window=9,3 layout=strided seed=5",
+    "bwd b1 hq4 hk4 q17 k30 d16 f32 softcap=1 alibi seed=6",
+    "bwd b1 hq4 hk1 q9 k30 d16 f16 softcap=0.5 scale=1 seed=7",
+    "bwd b2 hq2 hk2 q7 k12 d16 f32 bias softcap=0.5 scale=1 seed=8",
+    "bwd b1 hq3 hk1 q12 k9 d8 bf16 softcap=1 scale=1 bias seed=9",
+    "bwd b2 hq2 hk1 q5 k7 d8 f32 sink alibi causal seed=10",
+    "bwd b1 hq4 hk2 q3 k9 d16 bf16 sink bias biasbcast=bi seed=11",
+    "bwd hq4 hk2 lensq=9,0,20 lensk=30,4,20 d16 f32 causal gap=2 alibi seed=12",
+    "bwd b1 hq2 hk1 q20 k20 d16 f32 fill=nan causal seed=13",
+    "bwd b2 hq2 hk1 q20 k20 d16 bf16 fill=nan causal seed=14",
+    "bwd b1 hq2 hk1 q20 k40 d16 f16 fill=inf causal seed=15",
 };
 
 enum { LINES = sizeof lines / sizeof *lines };
@@ -129,7 +144,7 @@ static int run(const tess_subject *subject, void *user)
     for (int i = 0; i < random; i++) {
         tess_line line;
 
-        tess_generate_line((uint64_t)(1000 + i), &line);
+        tess_generate_any_line((uint64_t)(1000 + i), &line);
         if (line.dtype == TESS_F32 || line.dtype == TESS_F16 || line.dtype == TESS_BF16)
             try_line(&t, &line, "any");
     }

@@ -326,11 +326,23 @@ static void fill_row(const tess_fill *fill, int tensor, tess_tensor *t, tess_pla
     }
 }
 
-/* Fills the used rows of q or d_o, or of a tensor of keys. Keys that no row sees stay poison,
- * unless the caller lets NaN and infinities spread within a tile, where such keys may lie too. */
+/* Whether a row of a sequence sees no column and no sink: nothing depends on what it holds. */
+static bool sees_nothing(const tess_line *line, int64_t sequence, int64_t row)
+{
+    const int64_t columns = tess_shape_used_columns(line, sequence);
+    int64_t first, last;
+
+    tess_shape_reach(line, sequence, row, &first, &last);
+    return !(line->bias & TESS_BIAS_SINK) && (first >= columns || last < 0 || last < first);
+}
+
+/* Fills the used rows of q, d_o or d_lse, or of a tensor of keys. Keys that no row sees and
+ * upstream gradients of rows that see nothing stay poison, unless the caller lets NaN and
+ * infinities spread within a tile, where such keys and rows may lie too. */
 static void fill_operand(const tess_case *c, const tess_fill *fill, int filled, tess_tensor *t)
 {
     const bool is_keys = filled == TESS_FILLED_K || filled == TESS_FILLED_V;
+    const bool is_upstream = filled == TESS_FILLED_D_O || filled == TESS_FILLED_D_LSE;
     const bool may_spread = (c->line.flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
 
     for (int64_t b = 0; b < c->line.batch; b++) {
@@ -341,6 +353,8 @@ static void fill_operand(const tess_case *c, const tess_fill *fill, int filled, 
             int64_t at[2];
 
             if (is_keys && !may_spread && !tess_shape_is_seen(&c->line, b, i))
+                continue;
+            if (is_upstream && !may_spread && sees_nothing(&c->line, b, i))
                 continue;
             if (is_keys)
                 tess_case_column_place(c, b, i, &at[0], &at[1]);
@@ -518,6 +532,150 @@ static bool make_bias(tess_case *c, const tess_fill *fill)
     return true;
 }
 
+/* ---- Gradients ------------------------------------------------------------------------------- */
+
+/* dLSE lies as LSE does. */
+static bool make_lse_gradient(tess_case *c, const tess_fill *fill)
+{
+    const tess_tensor *lse = &c->tensor[TESS_CASE_LSE];
+    tess_tensor *t = &c->tensor[TESS_CASE_D_LSE];
+
+    if (!make_tensor(c, TESS_CASE_D_LSE, TESS_LAYOUT_BHSD, lse->layout, false))
+        return false;
+    tess_buffer_free(&t->buffer);
+    t->layout = lse->layout;
+    t->origin = lse->origin;
+    if (!tess_buffer_make(lse->buffer.size, &t->buffer))
+        return false;
+    poison(c, t);
+    fill_operand(c, fill, TESS_FILLED_D_LSE, t);
+    c->gradients.wanted |= TESS_GRADIENT_FROM_LSE;
+    return true;
+}
+
+/* dO, laid out like any input: a gradient of a plain sum is one number repeated everywhere. */
+static bool make_upstream(tess_case *c, const tess_fill *fill, tess_random *random)
+{
+    const tess_layout *o = &c->desc.o;
+    const bool is_wide = tess_shape_is_fp8(c->line.dtype) || tess_random_once_in(random, 4);
+    const bool is_repeated = tess_random_once_in(random, 8);
+    const bool from_lse = tess_random_once_in(random, 2);
+    tess_tensor *t = &c->tensor[TESS_CASE_D_O];
+
+    if (!make_tensor(
+            c, TESS_CASE_D_O, c->line.layout,
+            extents_of(is_wide ? TESS_F32 : o->dtype, o->batch, o->seqlen, o->heads, o->head_dim),
+            false))
+        return false;
+    if (is_repeated && t->buffer.size > 0)
+        t->layout.batch_stride = t->layout.seqlen_stride = t->layout.head_stride =
+            t->layout.dim_stride = 0;
+    poison(c, t);
+    if (t->buffer.is_sparse)
+        mark_elements(t, tess_number_poison(t->layout.dtype, (unsigned)c->line.seed));
+    fill_operand(c, fill, TESS_FILLED_D_O, t);
+    c->gradients.d_o = t->layout;
+    if (!from_lse)
+        return true;
+    return make_lse_gradient(c, fill);
+}
+
+/* Which gradients are asked for: mostly all there are. */
+static void draw_wanted(tess_case *c, tess_random *random)
+{
+    const uint32_t bias = c->line.bias;
+    uint32_t wanted = TESS_GRADIENT_Q | TESS_GRADIENT_K | TESS_GRADIENT_V;
+
+    if (bias & TESS_BIAS_TENSOR)
+        wanted |= TESS_GRADIENT_BIAS;
+    if (bias & TESS_BIAS_ALIBI)
+        wanted |= TESS_GRADIENT_ALIBI;
+    if (bias & TESS_BIAS_SINK)
+        wanted |= TESS_GRADIENT_SINK;
+    if (tess_random_once_in(random, 5)) {
+        const uint32_t some = wanted & (uint32_t)tess_random_below(random, 64);
+
+        wanted = some ? some : wanted;
+    }
+    c->gradients.wanted |= wanted;
+}
+
+/* A gradient of the shape of `like`, in its type or in f32. */
+static bool make_gradient(tess_case *c, int which, uint32_t bit, const tess_layout *like,
+                          tess_random *random, tess_layout *out_layout)
+{
+    const bool is_wide = tess_random_once_in(random, 4) || tess_shape_is_fp8(like->dtype);
+
+    if (!(c->gradients.wanted & bit))
+        return true;
+    if (!make_tensor(c, which, c->line.layout,
+                     extents_of(is_wide ? TESS_F32 : like->dtype, like->batch, like->seqlen,
+                                like->heads, like->head_dim),
+                     true))
+        return false;
+    *out_layout = c->tensor[which].layout;
+    return true;
+}
+
+/* dBias: axes that the line's bias repeats are summed, and so are others now and then. */
+static bool make_bias_gradient(tess_case *c, tess_random *random)
+{
+    const tess_line *line = &c->line;
+    const uint32_t extra =
+        tess_random_once_in(random, 4) ? (uint32_t)tess_random_below(random, 16) : 0;
+    const uint32_t summed = line->bias_broadcast | extra;
+    const int64_t rows = line->seqlen_q + (line->lens_q.runs ? line->gap : 0);
+    const int64_t columns = line->seqlen_k + (line->lens_k.runs ? line->gap : 0);
+    const int64_t extent[4] = {line->batch, line->heads_q, rows, columns};
+    const int kind = line->layout == TESS_LAYOUT_STRIDED ? TESS_LAYOUT_STRIDED : TESS_LAYOUT_BHSD;
+    int64_t used[4], *stride[4];
+    tess_tensor *t = &c->tensor[TESS_CASE_DBIAS];
+
+    if (!(c->gradients.wanted & TESS_GRADIENT_BIAS))
+        return true;
+    for (int axis = 0; axis < 4; axis++)
+        used[axis] = summed >> axis & 1 ? 1 : extent[axis];
+    if (!make_tensor(c, TESS_CASE_DBIAS, kind,
+                     extents_of(TESS_F32, used[0], used[2], used[1], used[3]), true))
+        return false;
+    stride[0] = &t->layout.batch_stride;
+    stride[1] = &t->layout.head_stride;
+    stride[2] = &t->layout.seqlen_stride;
+    stride[3] = &t->layout.dim_stride;
+    for (int axis = 0; axis < 4; axis++) {
+        if (summed >> axis & 1)
+            *stride[axis] = 0;
+        else if (*stride[axis] == 0 && extent[axis] == 0)
+            *stride[axis] = 1; /* 0 would ask for a sum of nothing, which is an element */
+        c->gradients.dbias_stride[axis] = *stride[axis];
+    }
+    return true;
+}
+
+static bool make_gradients(tess_case *c, const tess_fill *fill)
+{
+    const tess_line *line = &c->line;
+    tess_gradient_desc *g = &c->gradients;
+    tess_random random = tess_random_start(line->seed, 0x64AD);
+    const int64_t slopes = c->bias.slope_stride[0] ? line->batch : 1;
+
+    if (!line->backward)
+        return true;
+    *g = (tess_gradient_desc){TESS_STRUCT(tess_gradient_desc)};
+    draw_wanted(c, &random);
+    return make_upstream(c, fill, &random) &&
+           make_gradient(c, TESS_CASE_DQ, TESS_GRADIENT_Q, &c->desc.q, &random, &g->dq) &&
+           make_gradient(c, TESS_CASE_DK, TESS_GRADIENT_K, &c->desc.k, &random, &g->dk) &&
+           make_gradient(c, TESS_CASE_DV, TESS_GRADIENT_V, &c->desc.v, &random, &g->dv) &&
+           make_bias_gradient(c, &random) &&
+           (!(g->wanted & TESS_GRADIENT_ALIBI) ||
+            make_tensor(c, TESS_CASE_DSLOPES, TESS_LAYOUT_BSHD,
+                        extents_of(TESS_F32, slopes, 1, line->heads_q, 1), true)) &&
+           (!(g->wanted & TESS_GRADIENT_SINK) ||
+            make_tensor(c, TESS_CASE_DSINK, TESS_LAYOUT_BSHD,
+                        extents_of(TESS_F32, 1, 1, line->heads_q, 1), true));
+}
+
 /* ---- Making and releasing -------------------------------------------------------------------- */
 
 static void describe(tess_case *c)
@@ -559,7 +717,8 @@ bool tess_case_make(const tess_line *line, tess_case *out, tess_text *why)
         return false;
     describe(out);
     if (!make_varlen(out, &rows, &columns) || !make_paging(out) ||
-        !make_operands(out, &fill, rows, columns) || !make_outputs(out) || !make_bias(out, &fill)) {
+        !make_operands(out, &fill, rows, columns) || !make_outputs(out) || !make_bias(out, &fill) ||
+        !make_gradients(out, &fill)) {
         tess_text_add(why, "no memory for the tensors");
         return false;
     }
@@ -568,6 +727,18 @@ bool tess_case_make(const tess_line *line, tess_case *out, tess_text *why)
         if (out->tensor[i].is_present && !out->tensor[i].is_output)
             out->tensor[i].hash = tess_tensor_hash(&out->tensor[i]);
     return true;
+}
+
+void tess_case_keep_outputs(tess_case *c)
+{
+    static const int kept[] = {TESS_CASE_O, TESS_CASE_LSE};
+
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        tess_tensor *t = &c->tensor[kept[i]];
+
+        t->is_output = false;
+        t->hash = tess_tensor_hash(t);
+    }
 }
 
 void tess_case_free(tess_case *c)

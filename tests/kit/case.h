@@ -61,8 +61,10 @@ typedef struct tess_case {
     tess_tensor tensor[TESS_CASE_TENSORS];
 } tess_case;
 
-/* Draws layouts, allocates, fills. Everything that no row may use, in gaps of strides, behind used
- * lengths, in unused pages and slots, holds NaN or infinity. Outputs hold a signalling pattern.
+/* Draws layouts, allocates, fills. A backward line also gets dO, sometimes dLSE, and outputs for
+ * the gradients that are drawn to be wanted. Everything that no row may use, in gaps of strides,
+ * behind used lengths, in unused pages and slots, holds NaN or infinity. Outputs hold a signalling
+ * pattern.
  *
  * out  filled in place; release with tess_case_free(), also after a failure
  * why  what was wrong or missing, when false is returned */
@@ -76,6 +78,9 @@ void tess_case_drop(tess_case *c, tess_device *device);
 
 /* Fills outputs with their pattern, in host memory. */
 void tess_case_prefill(tess_case *c);
+
+/* After the forward pass of a backward line: O and LSE are inputs from here on. */
+void tess_case_keep_outputs(tess_case *c);
 
 /* Prefills the outputs again, on the device too. */
 bool tess_case_reset(tess_case *c, tess_queue *queue, tess_text *why);

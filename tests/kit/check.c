@@ -2,6 +2,7 @@
  * One line, checked: data, plan, runs, comparisons, verdict. */
 #include "tests/kit/check.h"
 
+#include "core/runtime/objects.h"
 #include "tests/kit/sabotage.h"
 
 #include <stdlib.h>
@@ -18,8 +19,10 @@ typedef struct checking {
     tess_text text;
     tess_case c;
     tess_queue *queue;
-    tess_plan *plan;
+    tess_plan *plan;    /* of the pass that is checked */
+    tess_plan *forward; /* of a backward line: whose O and LSE it starts from */
     tess_oracle oracle;
+    tess_oracle_gradients gradients;
     void *workspace; /* on the device, or in `scratch` where the device reads host memory */
     tess_buffer scratch;
     char *image[TESS_CASE_TENSORS]; /* outputs of the first run; NULL where sparse */
@@ -67,16 +70,42 @@ static void note_kernel(checking *k)
     free(text);
 }
 
+static tess_check_verdict refuse(checking *k, tess_status status)
+{
+    add_error(k, tess_status_name(status));
+    return status == TESS_UNSUPPORTED ? TESS_CHECK_REFUSED
+           : status == TESS_NO_MEMORY ? TESS_CHECK_SKIP
+                                      : TESS_CHECK_FAIL;
+}
+
+/* The forward pass of a backward line. TESSERA_KERNEL may name a kernel of the backward pass, which
+ * leaves none for this one: it is then any. */
+static tess_status make_forward_plan(checking *k)
+{
+    char *const name = k->device->context->env.kernel;
+    char before[TESS_ENV_SIZE];
+    tess_status status = tess_plan_create_forward(k->device, &k->c.desc, &k->forward);
+
+    if (status != TESS_UNSUPPORTED || name[0] == '\0')
+        return status;
+    memcpy(before, name, sizeof before);
+    name[0] = '\0';
+    status = tess_plan_create_forward(k->device, &k->c.desc, &k->forward);
+    memcpy(name, before, sizeof before);
+    return status;
+}
+
 static tess_check_verdict make_plan(checking *k)
 {
-    const tess_status status = tess_plan_create_forward(k->device, &k->c.desc, &k->plan);
+    const bool is_backward = k->c.line.backward;
+    tess_status status =
+        is_backward ? tess_plan_create_backward(k->device, &k->c.desc, &k->c.gradients, &k->plan)
+                    : tess_plan_create_forward(k->device, &k->c.desc, &k->plan);
 
-    if (status != TESS_OK) {
-        add_error(k, tess_status_name(status));
-        return status == TESS_UNSUPPORTED ? TESS_CHECK_REFUSED
-               : status == TESS_NO_MEMORY ? TESS_CHECK_SKIP
-                                          : TESS_CHECK_FAIL;
-    }
+    if (status == TESS_OK && is_backward)
+        status = make_forward_plan(k);
+    if (status != TESS_OK)
+        return refuse(k, status);
     note_kernel(k);
     k->report->workspace_size = tess_plan_workspace_size(k->plan);
     if (k->options->kernel && !tess_text_glob(k->options->kernel, k->report->kernel)) {
@@ -149,27 +178,52 @@ static bool poison_workspace(checking *k)
     return is_good;
 }
 
+/* Where a run finds scratch memory: nowhere, or in the checked plan's own, full of NaN. */
+static bool choose_workspace(checking *k, bool is_own, tess_out *out, size_t *out_size)
+{
+    *out = (tess_out){NULL, 0};
+    *out_size = 0;
+    if (!is_own || k->report->workspace_size == 0)
+        return true;
+    *out = (tess_out){k->workspace, 0};
+    *out_size = k->report->workspace_size;
+    return poison_workspace(k);
+}
+
+static tess_status launch(checking *k, bool wants_lse, tess_out workspace, size_t size)
+{
+    tess_forward_args forward;
+    tess_backward_args backward;
+
+    if (k->c.line.backward) {
+        backward = tess_case_backward_args(&k->c);
+        backward.workspace = workspace;
+        backward.workspace_size = size;
+        return tess_plan_run_backward(k->plan, k->queue, &backward);
+    }
+    forward = tess_case_forward_args(&k->c, wants_lse);
+    forward.workspace = workspace;
+    forward.workspace_size = size;
+    return tess_plan_run_forward(k->plan, k->queue, &forward);
+}
+
 /* One run into fresh outputs, brought back to the host. */
 static bool run(checking *k, bool wants_lse, bool own_workspace)
 {
-    tess_forward_args args = tess_case_forward_args(&k->c, wants_lse);
+    tess_out workspace;
+    size_t size;
     double start;
 
-    if (!tess_case_reset(&k->c, k->queue, &k->text))
+    if (!tess_case_reset(&k->c, k->queue, &k->text) ||
+        !choose_workspace(k, own_workspace, &workspace, &size))
         return false;
-    if (own_workspace && k->report->workspace_size > 0) {
-        if (!poison_workspace(k))
-            return false;
-        args.workspace = (tess_out){k->workspace, 0};
-        args.workspace_size = k->report->workspace_size;
-    }
     if (tess_queue_wait(k->queue) != TESS_OK) {
         add_error(k, "tess_queue_wait before the run");
         return false;
     }
     start = now();
-    if (tess_plan_run_forward(k->plan, k->queue, &args) != TESS_OK) {
-        add_error(k, "tess_plan_run_forward");
+    if (launch(k, wants_lse, workspace, size) != TESS_OK) {
+        add_error(k, k->c.line.backward ? "tess_plan_run_backward" : "tess_plan_run_forward");
         return false;
     }
     if (tess_queue_wait(k->queue) != TESS_OK) {
@@ -182,6 +236,21 @@ static bool run(checking *k, bool wants_lse, bool own_workspace)
         return false;
     }
     return tess_case_download(&k->c, k->queue, &k->text);
+}
+
+/* Makes the O and LSE that a backward pass starts from. */
+static bool run_forward_first(checking *k)
+{
+    const tess_forward_args args = tess_case_forward_args(&k->c, true);
+
+    if (tess_plan_run_forward(k->forward, k->queue, &args) != TESS_OK) {
+        add_error(k, "tess_plan_run_forward");
+        return false;
+    }
+    if (!tess_case_download(&k->c, k->queue, &k->text))
+        return false;
+    tess_case_keep_outputs(&k->c);
+    return true;
 }
 
 /* Keeps what an output holds, for tess_compare_bits(). */
@@ -209,65 +278,134 @@ static bool is_kept(checking *k, int which, const char *what)
     return false;
 }
 
+static void keep_all(checking *k)
+{
+    for (int i = 0; i < TESS_CASE_TENSORS; i++)
+        if (k->c.tensor[i].is_present && k->c.tensor[i].is_output)
+            keep(k, i);
+}
+
+/* Whether all outputs, or all but LSE, are what they were. */
+static bool are_kept(checking *k, bool lse_too, const char *what)
+{
+    for (int i = 0; i < TESS_CASE_TENSORS; i++) {
+        const tess_tensor *t = &k->c.tensor[i];
+
+        if (t->is_present && t->is_output && (i != TESS_CASE_LSE || lse_too) &&
+            !is_kept(k, i, what))
+            return false;
+    }
+    return true;
+}
+
 /* The same plan again: other scratch memory, no LSE. What it wrote the first time it must write
  * every time. */
 static tess_check_verdict run_again(checking *k)
 {
-    if (!run(k, true, false))
+    const bool is_backward = k->c.line.backward;
+
+    if (!run(k, true, false) || !are_kept(k, true, "in the first run, into a workspace of NaN"))
         return TESS_CHECK_FAIL;
-    if (!is_kept(k, TESS_CASE_O, "in the first run, into a workspace of NaN") ||
-        !is_kept(k, TESS_CASE_LSE, "in the first run, into a workspace of NaN"))
-        return TESS_CHECK_FAIL;
-    if (!run(k, false, true))
-        return TESS_CHECK_FAIL;
-    if (!is_kept(k, TESS_CASE_O, "when LSE was asked for too"))
+    if (!run(k, is_backward, true) ||
+        !are_kept(k, is_backward, is_backward ? "in the first run" : "when LSE was asked for too"))
         return TESS_CHECK_FAIL;
     return TESS_CHECK_PASS;
 }
 
 /* ---- Comparing ------------------------------------------------------------------------------- */
 
-static tess_check_verdict compare(checking *k)
+static tess_oracle_options oracle_options(const checking *k)
+{
+    const tess_budget *budget = tess_budget_of(k->c.line.dtype, k->c.line.flags);
+
+    return (tess_oracle_options){.budget =
+                                     k->options->budget > 0 ? k->options->budget : DEFAULT_BUDGET,
+                                 .wants_naive = budget->naive > 0};
+}
+
+static bool ask_oracle(checking *k)
 {
     const tess_forward_args args = tess_case_host_forward_args(&k->c);
-    const tess_oracle_options options = {
-        .budget = k->options->budget > 0 ? k->options->budget : DEFAULT_BUDGET,
-        .wants_naive = tess_budget_of(k->c.line.dtype, k->c.line.flags)->naive > 0};
-    const double start = now();
-    tess_check_verdict verdict = TESS_CHECK_PASS;
+    const tess_oracle_options options = oracle_options(k);
 
-    if (!tess_oracle_forward(&k->c.desc, &args, &options, &k->oracle)) {
-        tess_text_add(&k->text, "no memory for the oracle\n");
+    if (tess_oracle_forward(&k->c.desc, &args, &options, &k->oracle))
+        return true;
+    tess_text_add(&k->text, "no memory for the oracle\n");
+    return false;
+}
+
+static bool ask_oracle_backward(checking *k)
+{
+    const tess_backward_args args = tess_case_host_backward_args(&k->c);
+    tess_oracle_options options = oracle_options(k);
+
+    options.budget /= 2.5; /* what the backward pass costs beside the forward one */
+    if (tess_oracle_backward(&k->c.desc, &k->c.gradients, &args, &options, &k->gradients))
+        return true;
+    tess_text_add(&k->text, "no memory for the oracle\n");
+    return false;
+}
+
+/* Where gradients are wrong because the forward pass was, that is what there is to say. */
+static void blame_forward(checking *k)
+{
+    const int outputs[] = {TESS_CASE_O, TESS_CASE_LSE};
+    char found[1024] = "";
+    tess_text text = tess_text_in(found, sizeof found);
+
+    if (!ask_oracle(k))
+        return;
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        k->c.tensor[outputs[i]].is_output = true;
+    if (!tess_compare_forward(&k->c, &k->oracle, true, &text).is_good)
+        tess_text_add(&k->text, "the forward pass before it is wrong already:\n%s", found);
+}
+
+static tess_check_verdict falsify(checking *k)
+{
+    tess_check_report *r = k->report;
+    const char *mode = k->options->sabotage;
+    const bool is_done =
+        !mode ||
+        (k->c.line.backward
+             ? tess_sabotage_backward(&k->c, &k->gradients, mode, r->sabotage, sizeof r->sabotage,
+                                      &k->text)
+             : tess_sabotage(&k->c, &k->oracle, mode, r->sabotage, sizeof r->sabotage, &k->text));
+
+    return is_done ? TESS_CHECK_PASS : TESS_CHECK_MISTRUSTED;
+}
+
+static tess_check_verdict compare(checking *k)
+{
+    const double start = now();
+    const bool is_backward = k->c.line.backward;
+    tess_check_verdict verdict;
+
+    if (is_backward ? !ask_oracle_backward(k) : !ask_oracle(k))
         return TESS_CHECK_SKIP;
-    }
     k->report->oracle_seconds = now() - start;
-    k->report->rows_known = k->oracle.known;
-    if (k->options->sabotage)
-        verdict = tess_sabotage(&k->c, &k->oracle, k->options->sabotage, k->report->sabotage,
-                                sizeof k->report->sabotage, &k->text)
-                      ? TESS_CHECK_PASS
-                      : TESS_CHECK_MISTRUSTED;
+    k->report->rows_known = is_backward ? k->gradients.known : k->oracle.known;
+    verdict = falsify(k);
     if (verdict != TESS_CHECK_PASS)
         return verdict;
-    k->report->comparison = tess_compare_forward(&k->c, &k->oracle, true, &k->text);
-    return k->report->comparison.is_good ? TESS_CHECK_PASS : TESS_CHECK_FAIL;
+    k->report->comparison = is_backward ? tess_compare_backward(&k->c, &k->gradients, &k->text)
+                                        : tess_compare_forward(&k->c, &k->oracle, true, &k->text);
+    if (k->report->comparison.is_good)
+        return TESS_CHECK_PASS;
+    if (is_backward && !k->options->sabotage)
+        blame_forward(k);
+    return TESS_CHECK_FAIL;
 }
 
 static tess_check_verdict check(checking *k, const tess_line *line)
 {
-    tess_check_verdict verdict;
+    tess_check_verdict verdict = prepare(k, line);
 
-    if (line->backward) {
-        tess_text_add(&k->text, "the kit does not run backward lines yet\n");
-        return TESS_CHECK_SKIP;
-    }
-    verdict = prepare(k, line);
     if (verdict != TESS_CHECK_PASS)
         return verdict;
-    if (!run(k, true, true))
+    if ((line->backward && !run_forward_first(k)) || !run(k, true, true))
         return TESS_CHECK_FAIL;
-    keep(k, TESS_CASE_O);
-    keep(k, TESS_CASE_LSE);
+    keep_all(k);
     verdict = compare(k);
     if (verdict != TESS_CHECK_PASS || k->options->once || k->options->sabotage)
         return verdict;
@@ -281,8 +419,10 @@ static void release(checking *k)
         tess_device_release(k->device, k->workspace, k->report->workspace_size);
     tess_buffer_free(&k->scratch);
     tess_plan_destroy(k->plan);
+    tess_plan_destroy(k->forward);
     tess_queue_destroy(k->queue);
     tess_oracle_release(&k->oracle);
+    tess_oracle_gradients_release(&k->gradients);
     for (int i = 0; i < TESS_CASE_TENSORS; i++)
         free(k->image[i]);
     tess_case_free(&k->c);

@@ -41,7 +41,8 @@ typedef struct tess_check_report {
 } tess_check_report;
 
 /* Makes the line's data, runs it, compares it with the oracle, then runs it again and again: into a
- * workspace of NaN, into the queue's own, and without LSE, which must all give the same bits.
+ * workspace of NaN, into the queue's own, and without LSE, which must all give the same bits. A
+ * backward line runs the forward pass first, for the O and LSE that it starts from.
  *
  * device  open; used by this call alone, through a queue of its own
  * report  every member is written */

@@ -2,6 +2,7 @@
  * Budgets, and comparing results with the oracle's. */
 #include "tests/kit/compare.h"
 
+#include "tests/kit/compare_common.h"
 #include "tests/kit/number.h"
 #include "tests/kit/shape.h"
 
@@ -41,16 +42,7 @@ const tess_budget *tess_budget_of(tess_dtype dtype, uint32_t flags)
 
 enum { SHOWN_PROBLEMS = 12 };
 
-typedef struct comparing {
-    const tess_case *c;
-    const tess_oracle *oracle;
-    const tess_budget *budget;
-    tess_comparison result;
-    double largest_scale, largest_score; /* over all rows: score * magnitude * scale */
-    int64_t sequence, row;               /* being compared */
-    int shown;
-    tess_text *text;
-} comparing;
+typedef tess_comparing comparing;
 
 static const tess_oracle_row *row_of(const comparing *k, int64_t batch, int64_t seqlen,
                                      int64_t head)
@@ -68,8 +60,7 @@ static double expected_o(const comparing *k, int64_t batch, int64_t seqlen, int6
     return o->o[((batch * o->seqlen + seqlen) * o->heads + head) * o->head_dim_v + dim];
 }
 
-/* One line about one element, as long as there are few. */
-static bool may_show(comparing *k)
+bool tess_compare_may_show(comparing *k)
 {
     k->result.wrong++;
     k->result.is_good = false;
@@ -78,7 +69,7 @@ static bool may_show(comparing *k)
     return k->shown++ < SHOWN_PROBLEMS;
 }
 
-static void note_worst(const comparing *k, tess_worst *worst, const tess_worst *here)
+void tess_compare_note_worst(const comparing *k, tess_worst *worst, const tess_worst *here)
 {
     if (here->share > worst->share || worst->share < 0) {
         *worst = *here;
@@ -164,9 +155,7 @@ static double allowance_of_o(const comparing *k, const tess_oracle_row *row, dou
            b->score * row->magnitude * row->value_scale + floor_of(k, row);
 }
 
-/* Whether NaN and infinities may reach rows of their tile: the caller allowed it and they are in
- * the data. In storage that no row may use, which always holds some, they may not. */
-static bool may_spread(const comparing *k)
+bool tess_compare_may_spread(const comparing *k)
 {
     const tess_line *line = &k->c->line;
 
@@ -227,7 +216,7 @@ static void show(comparing *k, const char *name, const tess_worst *w, const char
     tess_text_add(k->text, "\n");
 }
 
-static bool is_unwritten(const tess_tensor *t, const char *element)
+bool tess_compare_is_unwritten(const tess_tensor *t, const char *element)
 {
     return tess_number_bits(t->layout.dtype, element) == tess_number_prefill(t->layout.dtype);
 }
@@ -245,24 +234,26 @@ static void compare_o(comparing *k, int64_t batch, int64_t seqlen, int64_t head)
         tess_worst here = {.head = head, .dim = d, .got = got, .expected = expected};
 
         k->result.elements++;
-        if (is_unwritten(t, element)) {
+        if (tess_compare_is_unwritten(t, element)) {
             here.share = (double)INFINITY;
-            note_worst(k, &k->result.o, &here);
-            if (may_show(k))
+            tess_compare_note_worst(k, &k->result.o, &here);
+            if (tess_compare_may_show(k))
                 show(k, "o", &here, " and was never written");
             continue;
         }
         if (row->state != TESS_ROW_KNOWN)
             continue;
         here.allowed = allowance_of_o(k, row, expected);
-        here.share = may_spread(k) && !isfinite(got) ? 0 : share_of(got, expected, here.allowed);
+        here.share = tess_compare_may_spread(k) && !isfinite(got)
+                         ? 0
+                         : share_of(got, expected, here.allowed);
         /* An empty row is +0, and -0 compares equal to it. */
         if (row->columns == 0 && signbit(got) && !isnan(expected))
             here.share = (double)INFINITY;
         if (isfinite(got) && isfinite(expected))
             k->result.error = fmax(k->result.error, fabs(got - expected));
-        note_worst(k, &k->result.o, &here);
-        if (here.share > 1 && may_show(k)) {
+        tess_compare_note_worst(k, &k->result.o, &here);
+        if (here.share > 1 && tess_compare_may_show(k)) {
             show(k, "o", &here, "");
             if (k->shown == 1)
                 show_row_around(k, batch, seqlen, &here);
@@ -282,12 +273,13 @@ static void compare_lse(comparing *k, int64_t batch, int64_t seqlen, int64_t hea
         here.expected = got;
     here.allowed = k->budget->lse_a + k->budget->lse_r * fabs(here.expected) +
                    k->budget->score * row->magnitude;
-    here.share =
-        is_unwritten(t, element) ? (double)INFINITY : share_of(got, here.expected, here.allowed);
+    here.share = tess_compare_is_unwritten(t, element) ? (double)INFINITY
+                                                       : share_of(got, here.expected, here.allowed);
     k->result.elements++;
-    note_worst(k, &k->result.lse, &here);
-    if (here.share > 1 && may_show(k))
-        show(k, "lse", &here, is_unwritten(t, element) ? " and was never written" : "");
+    tess_compare_note_worst(k, &k->result.lse, &here);
+    if (here.share > 1 && tess_compare_may_show(k))
+        show(k, "lse", &here,
+             tess_compare_is_unwritten(t, element) ? " and was never written" : "");
 }
 
 static void compare_rows(comparing *k, bool wants_lse)
@@ -317,13 +309,12 @@ static void compare_rows(comparing *k, bool wants_lse)
 
 /* ---- What must not have changed -------------------------------------------------------------- */
 
-static size_t element_index(const tess_tensor *t, const char *element)
+void tess_compare_mark(const tess_tensor *t, const char *element, unsigned char *written)
 {
-    return (size_t)(element - t->buffer.data) / t->element_size;
+    written[(size_t)(element - t->buffer.data) / t->element_size] = 1;
 }
 
-/* Marks the elements that the library was to write. */
-static void mark_written(const comparing *k, const tess_tensor *t, unsigned char *written)
+void tess_compare_mark_rows(const comparing *k, const tess_tensor *t, unsigned char *written)
 {
     const tess_line *line = &k->c->line;
 
@@ -334,12 +325,11 @@ static void mark_written(const comparing *k, const tess_tensor *t, unsigned char
             tess_case_row_place(k->c, b, i, &batch, &seqlen);
             for (int64_t h = 0; h < t->layout.heads; h++)
                 for (int64_t d = 0; d < t->layout.head_dim; d++)
-                    written[element_index(t, tess_case_element(t, batch, seqlen, h, d))] = 1;
+                    tess_compare_mark(t, tess_case_element(t, batch, seqlen, h, d), written);
         }
 }
 
-/* Gaps between strides, rows past the used length, outputs that were not wanted. */
-static void compare_gaps(comparing *k, int which, bool is_wanted)
+void tess_compare_gaps(comparing *k, int which, tess_mark_fn mark)
 {
     const tess_tensor *t = &k->c->tensor[which];
     const size_t count = t->buffer.size / t->element_size;
@@ -350,10 +340,11 @@ static void compare_gaps(comparing *k, int which, bool is_wanted)
     written = calloc(count, 1);
     if (!written)
         return;
-    if (is_wanted)
-        mark_written(k, t, written);
+    if (mark)
+        mark(k, t, written);
     for (size_t i = 0; i < count; i++)
-        if (!written[i] && !is_unwritten(t, t->buffer.data + i * t->element_size) && may_show(k))
+        if (!written[i] && !tess_compare_is_unwritten(t, t->buffer.data + i * t->element_size) &&
+            tess_compare_may_show(k))
             tess_text_add(k->text,
                           "  %s: element %zu of the buffer (origin at %" PRId64
                           ") belongs to no row in use and was overwritten\n",
@@ -361,20 +352,18 @@ static void compare_gaps(comparing *k, int which, bool is_wanted)
     free(written);
 }
 
-static void compare_surroundings(comparing *k, bool wants_lse)
+void tess_compare_surroundings(comparing *k)
 {
     for (int i = 0; i < TESS_CASE_TENSORS; i++) {
         const tess_tensor *t = &k->c->tensor[i];
 
         if (!t->is_present)
             continue;
-        if (!tess_buffer_is_intact(&t->buffer) && may_show(k))
+        if (!tess_buffer_is_intact(&t->buffer) && tess_compare_may_show(k))
             tess_text_add(k->text, "  memory in front of %s was overwritten\n", t->name);
-        if (!t->is_output && tess_tensor_hash(t) != t->hash && may_show(k))
+        if (!t->is_output && tess_tensor_hash(t) != t->hash && tess_compare_may_show(k))
             tess_text_add(k->text, "  %s is an input and was overwritten\n", t->name);
     }
-    compare_gaps(k, TESS_CASE_O, true);
-    compare_gaps(k, TESS_CASE_LSE, wants_lse);
 }
 
 static void compare_with_naive(comparing *k)
@@ -388,7 +377,7 @@ static void compare_with_naive(comparing *k)
     if (b->naive == 0)
         return;
     k->result.relative_share = k->result.error / allowed;
-    if (k->result.error > allowed && may_show(k))
+    if (k->result.error > allowed && tess_compare_may_show(k))
         tess_text_add(k->text,
                       "  largest error of o is %.3g; naive attention in %s is off by %.3g, which "
                       "allows %.3g\n",
@@ -406,7 +395,9 @@ tess_comparison tess_compare_forward(const tess_case *c, const tess_oracle *orac
 
     compare_rows(&k, wants_lse);
     compare_with_naive(&k);
-    compare_surroundings(&k, wants_lse);
+    tess_compare_surroundings(&k);
+    tess_compare_gaps(&k, TESS_CASE_O, tess_compare_mark_rows);
+    tess_compare_gaps(&k, TESS_CASE_LSE, wants_lse ? tess_compare_mark_rows : NULL);
     return k.result;
 }
 

@@ -31,6 +31,7 @@ const tess_budget *tess_budget_of(tess_dtype dtype, uint32_t flags);
 
 /* Where the worst element is and what it holds. */
 typedef struct tess_worst {
+    const char *tensor;
     int64_t sequence, row, head, dim;
     double got, expected, allowed;
     double share; /* error over allowed; above 1: wrong. Infinity where NaN or Inf do not match */
@@ -39,11 +40,12 @@ typedef struct tess_worst {
 /* What a comparison found. */
 typedef struct tess_comparison {
     bool is_good;
-    tess_worst o, lse;
+    tess_worst o, lse;     /* of a backward pass o is the worst element of any gradient */
     int64_t wrong;         /* elements outside their budget, or written or unwritten wrongly */
     int64_t elements;      /* compared */
-    double error;          /* largest absolute error of O */
-    double naive_error;    /* that of naive attention, where it was computed */
+    double error;          /* largest absolute error of O, or of the gradient next below */
+    double naive_error;    /* that of naive attention, where it was computed; of the gradient that
+                              comes nearest to what it allows */
     double relative_share; /* error over what naive attention allows */
 } tess_comparison;
 
@@ -55,6 +57,12 @@ typedef struct tess_comparison {
  * text       receives what is wrong, several lines; nothing when all is good */
 tess_comparison tess_compare_forward(const tess_case *c, const tess_oracle *oracle, bool wants_lse,
                                      tess_text *text);
+
+/* The same for gradients. Elements that get nothing must be 0; NaN and infinities must be where the
+ * oracle has any, though one may stand for another: where a weight vanishes in fp32 but not in
+ * float64, a product with an infinity is NaN. */
+tess_comparison tess_compare_backward(const tess_case *c, const tess_oracle_gradients *gradients,
+                                      tess_text *text);
 
 /* Whether two images of an output hold the same bits; names the first difference. */
 bool tess_compare_bits(const tess_case *c, int which, const char *before, const char *what,

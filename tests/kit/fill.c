@@ -70,9 +70,10 @@ static double subnormal(const tess_fill *fill, uint64_t h)
 /* A used element of one tensor; of the first sequence that has any, when some do not. */
 static tess_place choose_place(const tess_line *line, int tensor, tess_random *random)
 {
-    const bool is_q = tensor == TESS_FILLED_Q;
+    const bool is_q = tensor == TESS_FILLED_Q || tensor == TESS_FILLED_D_O;
+    const bool has_dim_v = tensor == TESS_FILLED_V || tensor == TESS_FILLED_D_O;
     const int64_t heads = is_q ? line->heads_q : line->heads_kv;
-    const int64_t dims = tensor == TESS_FILLED_V ? line->head_dim_v : line->head_dim;
+    const int64_t dims = has_dim_v ? line->head_dim_v : line->head_dim;
     int64_t sequence = tess_random_below(random, line->batch > 0 ? line->batch : 1), rows = 0;
 
     for (int64_t tries = 0; tries < line->batch && tries < 1000; tries++) {
@@ -91,6 +92,7 @@ bool tess_fill_make(const tess_line *line, tess_fill *out, tess_text *why)
 {
     static const double amplitudes[] = {8, 16, 32, 64, 256};
     tess_random random = tess_random_start(line->seed, 0xF111);
+    tess_random upstream = tess_random_start(line->seed, 0xF112);
 
     memset(out, 0, sizeof *out);
     out->line = line;
@@ -109,6 +111,8 @@ bool tess_fill_make(const tess_line *line, tess_fill *out, tess_text *why)
     out->amplitude = amplitudes[tess_random_below(&random, tess_shape_is_fp8(line->dtype) ? 3 : 5)];
     out->on_keys = tess_random_once_in(&random, 2);
     out->special_tensor = TESS_FILLED_Q + (int)tess_random_below(&random, 3);
+    if (line->backward && tess_random_once_in(&upstream, 4))
+        out->special_tensor = TESS_FILLED_D_O;
     out->special = choose_place(line, out->special_tensor, &random);
     for (int i = 0; i < 3; i++)
         out->outlier[i] = choose_place(line, TESS_FILLED_Q + i, &random);
@@ -232,6 +236,21 @@ static double sink_value(const tess_fill *fill, uint64_t h)
     return 2 * bell(h);
 }
 
+/* Elements of dO and dLSE: as varied as the values are simple. */
+static double upstream_value(const tess_fill *fill, int tensor, tess_place p)
+{
+    const uint64_t h = hash(fill, tensor, p);
+
+    if (tensor == fill->special_tensor && is_place(p, fill->special)) {
+        if (fill->kind == TESS_FILL_NAN)
+            return (double)NAN;
+        if (fill->kind == TESS_FILL_INF)
+            return h & 1 ? (double)INFINITY : -(double)INFINITY;
+    }
+    return fill->kind == TESS_FILL_EQUAL || fill->kind == TESS_FILL_GRID ? small_integer(h)
+                                                                         : bell(h);
+}
+
 double tess_fill_value(const tess_fill *fill, int tensor, tess_place place)
 {
     const uint64_t h = hash(fill, tensor, place);
@@ -248,7 +267,6 @@ double tess_fill_value(const tess_fill *fill, int tensor, tess_place place)
     case TESS_FILLED_SINK:
         return sink_value(fill, h);
     default:
-        return fill->kind == TESS_FILL_EQUAL || fill->kind == TESS_FILL_GRID ? small_integer(h)
-                                                                             : bell(h);
+        return upstream_value(fill, tensor, place);
     }
 }

@@ -256,7 +256,8 @@ static double cost_of(const tess_line *line)
 
     for (int64_t b = 0; b < line->batch; b++)
         pairs += (double)tess_shape_used_rows(line, b) * (double)tess_shape_used_columns(line, b);
-    return pairs * (double)line->heads_q * (double)(line->head_dim + line->head_dim_v + 16);
+    pairs *= (double)line->heads_q * (double)(line->head_dim + line->head_dim_v + 16);
+    return line->backward ? 2.5 * pairs : pairs; /* five products for two */
 }
 
 static void halve(tess_lengths *lengths)
@@ -293,19 +294,20 @@ static void fit(tess_line *line)
         line->seqlen_k = tess_lengths_max(&line->lens_k);
 }
 
-void tess_generate_line(uint64_t seed, tess_line *out_line)
+static void generate(uint64_t seed, bool is_backward, tess_line *out_line)
 {
-    tess_random random = tess_random_start(seed, 0x6E4);
+    tess_random random = tess_random_start(seed, is_backward ? 0x6E5 : 0x6E4);
     const int64_t kind = tess_random_below(&random, 100);
 
     tess_line_default(out_line);
     out_line->seed = seed;
+    out_line->backward = is_backward;
     draw_heads(&random, out_line);
     draw_dims(&random, out_line);
     draw_dtype(&random, out_line);
-    if (kind < 45)
+    if (kind < (is_backward ? 60 : 45))
         draw_dense(&random, out_line);
-    else if (kind < 75)
+    else if (kind < (is_backward ? 95 : 75))
         draw_packed(&random, out_line);
     else
         draw_paged(&random, out_line);
@@ -315,4 +317,21 @@ void tess_generate_line(uint64_t seed, tess_line *out_line)
     draw_fill(&random, out_line);
     fit(out_line);
     draw_mask(&random, out_line);
+}
+
+void tess_generate_line(uint64_t seed, tess_line *out_line)
+{
+    generate(seed, false, out_line);
+}
+
+void tess_generate_backward_line(uint64_t seed, tess_line *out_line)
+{
+    generate(seed, true, out_line);
+}
+
+void tess_generate_any_line(uint64_t seed, tess_line *out_line)
+{
+    tess_random random = tess_random_start(seed, 0x6E6);
+
+    generate(seed, tess_random_once_in(&random, 4), out_line);
 }

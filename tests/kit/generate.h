@@ -12,4 +12,9 @@
  * alone and with the others, as far as they do not contradict each other. */
 void tess_generate_line(uint64_t seed, tess_line *out_line);
 
+/* The backward problem number `seed`, seldom paged, which some backends refuse; and one of either
+ * pass, a quarter of them backward. */
+void tess_generate_backward_line(uint64_t seed, tess_line *out_line);
+void tess_generate_any_line(uint64_t seed, tess_line *out_line);
+
 #endif

@@ -22,6 +22,12 @@ typedef struct tess_oracle_fault {
     bool cap_after_bias;    /* softcap applied to the finished score */
     bool alibi_from_start;  /* ALiBi distances without D */
     bool drop_sink_sum;     /* the sink counts twice */
+
+    /* Of the backward pass. */
+    bool forget_delta;     /* g = P dP */
+    bool forget_cap_slope; /* the softcap's derivative is 1 */
+    bool forget_scale;     /* dQ and dK without softmax_scale, P with it */
+    bool forget_group;     /* dK and dV of the last query head of a group alone */
 } tess_oracle_fault;
 
 /* How much to compute. All zero: everything, without the naive reference. */
@@ -64,24 +70,40 @@ bool tess_oracle_forward(const tess_attention_desc *desc, const tess_forward_arg
                          const tess_oracle_options *options, tess_oracle *out);
 void tess_oracle_release(tess_oracle *oracle);
 
-/* Which gradients exist is `wanted`, as in tess_gradient_desc (0: dq, dk, dv). Every array comes
- * with another of the same shape that holds the sum of absolute values of what was added up: the
- * magnitude before cancellation, which tolerances of gradients are measured against. */
+/* One gradient. It exists when its bit is in `wanted` of tess_gradient_desc (0: dq, dk, dv).
+ *
+ * magnitude is the sum of absolute values of what was added up, the size before cancellation that
+ * tolerances of gradients are measured against. What only a row as a whole is known by is kept once
+ * per row, a row being what the last axis runs over. */
 typedef struct tess_oracle_gradient {
     int64_t extent[4]; /* of dq, dk, dv: batch, seqlen, heads, dim; of dbias: b, h, i, j, where 1
-                          stands for a broadcast axis; of dslope: b, h, 1, 1; dsink: h, 1, 1, 1 */
+                          stands for an axis that is summed; of dslope: b, h, 1, 1, where b is 1
+                          when sequences share their slopes; dsink: h, 1, 1, 1 */
     double *value, *magnitude; /* packed in the order of extent; NULL when not wanted */
+
+    double *scores;    /* per row: largest size of a score before cancellation, plus that of LSE,
+                          of any row of Q that takes part */
+    double *underflow; /* per row: what fp32 may lose of the sum below its least numbers */
+    bool *is_known;    /* per row: not left out by the budget */
 } tess_oracle_gradient;
 
 typedef struct tess_oracle_gradients {
     tess_oracle_gradient dq, dk, dv, dbias, dslope, dsink;
-    double score_magnitude; /* largest |score| and |LSE| of any row */
+    double score_magnitude;              /* largest |score| and |LSE| of any row */
+    double naive_dq, naive_dk, naive_dv; /* largest errors of naive attention's gradients */
+    int64_t known;                       /* rows of dq computed */
 } tess_oracle_gradients;
 
 /* Gradients of sum(O * dO) + sum(LSE * dLSE), computed from Q, K and V: o and lse of the arguments
- * are not read. Ignores the descriptors' layouts of outputs. False when memory ran out. */
+ * are not read. Ignores the descriptors' layouts of outputs. Beyond a budget whole (sequence, key
+ * head) pairs are left out, and of pairs that are too long by themselves all but some rows of dq.
+ *
+ * options  NULL: everything, without the naive reference
+ *
+ * False when memory ran out; *out is then all zero. */
 bool tess_oracle_backward(const tess_attention_desc *desc, const tess_gradient_desc *gradients,
-                          const tess_backward_args *args, tess_oracle_gradients *out);
+                          const tess_backward_args *args, const tess_oracle_options *options,
+                          tess_oracle_gradients *out);
 void tess_oracle_gradients_release(tess_oracle_gradients *gradients);
 
 /* Multiply-adds of the forward pass over used lengths, masks not considered. */

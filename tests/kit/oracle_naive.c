@@ -91,3 +91,72 @@ void tess_oracle_naive_row(const tess_oracle_work *w, float *scratch, double *ou
     for (int64_t d = 0; d < w->dim_v; d++)
         out[d] = tess_number_round(w->desc->o.dtype, (double)sum_v[d]);
 }
+
+static float round_to(tess_dtype dtype, float value)
+{
+    return dtype == TESS_F32 ? value : (float)tess_number_round(dtype, (double)value);
+}
+
+/* O of the row at hand from rounded weights; returns dot(dO, O) - dLSE. */
+static float naive_delta(const tess_oracle_work *w, const float *weight, const double *d_o,
+                         double d_lse, float *o)
+{
+    float delta = -(float)d_lse;
+
+    memset(o, 0, (size_t)w->dim_v * sizeof *o);
+    for (int64_t n = 0; n < w->count; n++)
+        for (int64_t d = 0; d < w->dim_v; d++)
+            o[d] += weight[n] * (float)w->v[w->column[n] * w->dim_v + d];
+    for (int64_t d = 0; d < w->dim_v; d++)
+        delta += (float)d_o[d] * round_to(w->desc->o.dtype, o[d]);
+    return delta;
+}
+
+/* dP - delta of one column, times its weight. */
+static float naive_gradient(const tess_oracle_work *w, int64_t column, float weight,
+                            const double *d_o, float delta)
+{
+    const double *v = w->v + column * w->dim_v;
+    float sum = 0;
+
+    for (int64_t d = 0; d < w->dim_v; d++)
+        sum += (float)d_o[d] * (float)v[d];
+    return weight * (sum - delta);
+}
+
+void tess_oracle_naive_backward_row(const tess_oracle_work *w, const double *d_o, double d_lse,
+                                    tess_oracle_naive_sums *sums)
+{
+    const tess_dtype dtype = w->desc->q.dtype;
+    const float scale = (float)w->scale, softcap = (float)w->softcap;
+    float *dots = sums->scratch, *score = dots + w->max_columns, max, sum, delta;
+
+    memset(sums->dq, 0, (size_t)w->dim * sizeof *sums->dq);
+    if (w->count == 0)
+        return;
+    compute_dots(w, dots);
+    max = score_row(w, dots, score);
+    sum = w->has_sink ? expf((float)w->sink - max) : 0;
+    for (int64_t n = 0; n < w->count; n++) {
+        score[n] = expf(score[n] - max);
+        sum += score[n];
+    }
+    for (int64_t n = 0; n < w->count; n++)
+        score[n] = round_weight(dtype, score[n] / sum);
+    delta = naive_delta(w, score, d_o, d_lse, sums->o);
+    for (int64_t n = 0; n < w->count; n++) {
+        const int64_t j = w->column[n];
+        const float capped = softcap > 0 ? tanhf(dots[j] * scale / softcap) : 0;
+        float g = naive_gradient(w, j, score[n], d_o, delta);
+
+        g = round_to(dtype, g * (1 - capped * capped));
+        for (int64_t d = 0; d < w->dim_v; d++)
+            sums->dv[j * w->dim_v + d] += score[n] * (float)d_o[d];
+        for (int64_t d = 0; d < w->dim; d++) {
+            sums->dk[j * w->dim + d] += g * (float)w->q[d];
+            sums->dq[d] += g * (float)w->k[j * w->dim + d];
+        }
+    }
+    for (int64_t d = 0; d < w->dim; d++)
+        sums->dq[d] = round_to(dtype, scale * sums->dq[d]);
+}

@@ -198,6 +198,8 @@ static void compute_dots(tess_oracle_work *w, int64_t first, int64_t last)
 
     for (int64_t j = first; j <= last; j++)
         dots[j] = sizes[j] = 0;
+    for (int64_t j = first; w->squares && j <= last; j++)
+        w->squares[j] = 0;
     for (; d + 2 <= w->dim; d += 2) {
         const double *restrict k0 = w->k_turned + d * w->columns, *restrict k1 = k0 + w->columns;
         const double q0 = w->q[d], q1 = w->q[d + 1];
@@ -208,6 +210,8 @@ static void compute_dots(tess_oracle_work *w, int64_t first, int64_t last)
             dots[j] = dots[j] + p0 + p1;
             sizes[j] = sizes[j] + fabs(p0) + fabs(p1);
         }
+        for (int64_t j = first; w->squares && j <= last; j++)
+            w->squares[j] += 2 * dots[j] * dots[j];
     }
     for (; d < w->dim; d++) {
         const double *restrict k0 = w->k_turned + d * w->columns;
@@ -217,6 +221,8 @@ static void compute_dots(tess_oracle_work *w, int64_t first, int64_t last)
             dots[j] += q0 * k0[j];
             sizes[j] += fabs(q0 * k0[j]);
         }
+        for (int64_t j = first; w->squares && j <= last; j++)
+            w->squares[j] += dots[j] * dots[j];
     }
 }
 
@@ -234,6 +240,8 @@ static double score_of(tess_oracle_work *w, int64_t j, double slope, double *out
 
     *out_raw = s;
     w->magnitude = largest_of(w->magnitude, w->scale * w->sizes[j]);
+    if (w->squares)
+        w->walk = largest_of(w->walk, w->scale * sqrt(w->squares[j]));
     if (w->softcap > 0 && !cap_last)
         s = w->softcap * tanh(s / w->softcap);
     if (w->desc->bias) {
@@ -297,7 +305,7 @@ void tess_oracle_take_row(tess_oracle_work *w, int64_t row, int64_t head)
     w->row = row;
     w->head = head;
     w->count = 0;
-    w->magnitude = 0;
+    w->magnitude = w->walk = 0;
     w->is_nan = false;
     tess_oracle_read(
         &w->desc->q, w->in.q, w->q_batch, w->q_start + row, head,
@@ -400,12 +408,13 @@ bool tess_oracle_begin(tess_oracle_work *w, const tess_attention_desc *desc,
     w->q = reals(w->dim);
     w->dots = reals(columns);
     w->sizes = reals(columns);
+    w->squares = wants_k ? reals(columns) : NULL;
     w->column = malloc((size_t)(columns > 0 ? columns : 1) * sizeof *w->column);
     w->raw = reals(columns);
     w->score = reals(columns);
     w->weight = reals(columns);
     return w->k_turned && w->v && w->v_largest && (w->k || !wants_k) && w->q && w->dots &&
-           w->sizes && w->column && w->raw && w->score && w->weight;
+           w->sizes && (w->squares || !wants_k) && w->column && w->raw && w->score && w->weight;
 }
 
 void tess_oracle_end(tess_oracle_work *w)
@@ -417,6 +426,7 @@ void tess_oracle_end(tess_oracle_work *w)
     free(w->q);
     free(w->dots);
     free(w->sizes);
+    free(w->squares);
     free(w->column);
     free(w->raw);
     free(w->score);

@@ -35,11 +35,13 @@ typedef struct tess_oracle_work {
     double *q;       /* dim */
     double *dots;    /* columns */
     double *sizes;   /* columns: sums of |q_d k_d| */
+    double *squares; /* columns: sums over d of the square of the dot so far; backward only */
     int64_t *column; /* count */
     double *raw;     /* scaled, before softcap */
     double *score;
     double *weight; /* exp(score - max), not divided */
     double max, sum, lse, magnitude, lead, sink;
+    double walk;    /* largest root of squares, scaled */
     int64_t leader; /* index of the column with the largest score, -1 for none */
     bool has_sink, is_nan;
 } tess_oracle_work;
@@ -78,5 +80,17 @@ void tess_oracle_naive_row(const tess_oracle_work *work, float *scratch, double 
 
 /* Elements of scratch tess_oracle_naive_row() needs. */
 int64_t tess_oracle_naive_scratch(const tess_oracle_work *work);
+
+/* Sums of a naive backward pass over the rows of one key head, in fp32. */
+typedef struct tess_oracle_naive_sums {
+    float *scratch; /* of tess_oracle_naive_scratch() elements */
+    float *o;       /* dim_v */
+    float *dq;      /* dim: of the last row, rounded */
+    float *dk, *dv; /* (columns, dim), (columns, dim_v): not rounded */
+} tess_oracle_naive_sums;
+
+/* Adds the row at hand: P and dS rounded to the storage type, as is O before dot(dO, O). */
+void tess_oracle_naive_backward_row(const tess_oracle_work *work, const double *d_o, double d_lse,
+                                    tess_oracle_naive_sums *sums);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "tests/kit/number.h"
 #include "tests/kit/random.h"
+#include "tests/kit/sabotage_common.h"
 #include "tests/kit/shape.h"
 
 #include <math.h>
@@ -30,60 +31,6 @@ typedef struct mode {
     void (*rewrite)(const tess_line *line, tess_oracle *wrong); /* of a copy of the truth */
     bool (*tamper)(tess_case *c); /* with host memory; false: nowhere */
 } mode;
-
-/* ---- Which lines a mode applies to ----------------------------------------------------------- */
-
-static bool always(const tess_line *line)
-{
-    return line->batch > 0 && line->heads_q > 0;
-}
-
-static bool has_mask(const tess_line *line)
-{
-    return (line->mask & (TESS_MASK_CAUSAL | TESS_MASK_WINDOW)) != 0;
-}
-
-static bool has_softcap(const tess_line *line)
-{
-    return line->softcap > 0;
-}
-static bool has_alibi(const tess_line *line)
-{
-    return (line->bias & TESS_BIAS_ALIBI) != 0;
-}
-static bool has_tensor(const tess_line *line)
-{
-    return (line->bias & TESS_BIAS_TENSOR) != 0;
-}
-static bool has_sink(const tess_line *line)
-{
-    return (line->bias & TESS_BIAS_SINK) != 0;
-}
-
-static bool has_softcap_and_bias(const tess_line *line)
-{
-    return line->softcap > 0 && (line->bias & (TESS_BIAS_ALIBI | TESS_BIAS_TENSOR));
-}
-
-static bool has_offset_alibi(const tess_line *line)
-{
-    return has_alibi(line) && !(line->mask & TESS_MASK_TOP_LEFT);
-}
-
-static bool has_heads(const tess_line *line)
-{
-    return line->heads_q > 1;
-}
-
-static bool has_groups(const tess_line *line)
-{
-    return line->heads_kv > 1 && line->heads_q > line->heads_kv;
-}
-
-static bool is_nan_fill(const tess_line *line)
-{
-    return strcmp(line->fill, "nan") == 0 || strcmp(line->fill, "inf") == 0;
-}
 
 /* ---- Falsified descriptions ------------------------------------------------------------------ */
 
@@ -307,84 +254,81 @@ static bool input(tess_case *c)
 /* ---- The modes ------------------------------------------------------------------------------- */
 
 static const mode modes[] = {
-    {"drop-last-tile", always, drop_last_tile, NULL, NULL},
-    {"shift-mask", has_mask, shift_mask, NULL, NULL},
-    {"forget-mask", has_mask, forget_mask, NULL, NULL},
-    {"forget-rescale", always, forget_rescale, NULL, NULL},
-    {"swap-heads", has_heads, NULL, swap_heads, NULL},
-    {"interleave-heads", has_groups, interleave_heads, NULL, NULL},
-    {"wrong-scale", always, wrong_scale, NULL, NULL},
-    {"ignore-softcap", has_softcap, ignore_softcap, NULL, NULL},
-    {"ignore-alibi", has_alibi, ignore_alibi, NULL, NULL},
-    {"ignore-bias", has_tensor, ignore_bias, NULL, NULL},
-    {"ignore-sink", has_sink, ignore_sink, NULL, NULL},
-    {"late-softcap", has_softcap_and_bias, late_softcap, NULL, NULL},
-    {"alibi-from-start", has_offset_alibi, alibi_from_start, NULL, NULL},
-    {"twice-sink", has_sink, twice_sink, NULL, NULL},
-    {"base2-lse", always, NULL, base2_lse, NULL},
-    {"empty-lse", always, NULL, empty_lse, NULL},
-    {"unwritten-row", always, NULL, NULL, unwritten_row},
-    {"unwritten-lse", always, NULL, NULL, unwritten_lse},
-    {"hide-nan", is_nan_fill, NULL, hide_nan, NULL},
-    {"spread-nan", always, NULL, spread_nan, NULL},
-    {"canary", always, NULL, NULL, canary},
-    {"gap", always, NULL, NULL, gap},
-    {"input", always, NULL, NULL, input},
+    {"drop-last-tile", tess_line_always, drop_last_tile, NULL, NULL},
+    {"shift-mask", tess_line_has_mask, shift_mask, NULL, NULL},
+    {"forget-mask", tess_line_has_mask, forget_mask, NULL, NULL},
+    {"forget-rescale", tess_line_always, forget_rescale, NULL, NULL},
+    {"swap-heads", tess_line_has_heads, NULL, swap_heads, NULL},
+    {"interleave-heads", tess_line_has_groups, interleave_heads, NULL, NULL},
+    {"wrong-scale", tess_line_always, wrong_scale, NULL, NULL},
+    {"ignore-softcap", tess_line_has_softcap, ignore_softcap, NULL, NULL},
+    {"ignore-alibi", tess_line_has_alibi, ignore_alibi, NULL, NULL},
+    {"ignore-bias", tess_line_has_tensor, ignore_bias, NULL, NULL},
+    {"ignore-sink", tess_line_has_sink, ignore_sink, NULL, NULL},
+    {"late-softcap", tess_line_has_softcap_and_bias, late_softcap, NULL, NULL},
+    {"alibi-from-start", tess_line_has_offset_alibi, alibi_from_start, NULL, NULL},
+    {"twice-sink", tess_line_has_sink, twice_sink, NULL, NULL},
+    {"base2-lse", tess_line_always, NULL, base2_lse, NULL},
+    {"empty-lse", tess_line_always, NULL, empty_lse, NULL},
+    {"unwritten-row", tess_line_always, NULL, NULL, unwritten_row},
+    {"unwritten-lse", tess_line_always, NULL, NULL, unwritten_lse},
+    {"hide-nan", tess_line_is_nan_fill, NULL, hide_nan, NULL},
+    {"spread-nan", tess_line_always, NULL, spread_nan, NULL},
+    {"canary", tess_line_always, NULL, NULL, canary},
+    {"gap", tess_line_always, NULL, NULL, gap},
+    {"input", tess_line_always, NULL, NULL, input},
 };
 
 enum { MODES = sizeof modes / sizeof *modes };
 
+/* Modes that gradients alone have. */
+static const char *const backward_names[] = {"forget-delta", "ignore-dlse",  "forget-cap-slope",
+                                             "forget-scale", "forget-group", "unwritten-key"};
+
+enum { BACKWARD_NAMES = sizeof backward_names / sizeof *backward_names };
+
 const char *tess_sabotage_name(int index)
 {
+    if (index >= MODES && index < MODES + BACKWARD_NAMES)
+        return backward_names[index - MODES];
     return index >= 0 && index < MODES ? modes[index].name : NULL;
 }
 
+bool tess_sabotage_refuse(const char *name, tess_text *why)
+{
+    for (int i = 0; tess_sabotage_name(i); i++)
+        if (strcmp(tess_sabotage_name(i), name) == 0) {
+            tess_text_add(why, "the line has nothing that %s could falsify\n", name);
+            return false;
+        }
+    tess_text_add(why, "\"%s\" is no sabotage mode; the modes are any", name);
+    for (int i = 0; tess_sabotage_name(i); i++)
+        tess_text_add(why, " %s", tess_sabotage_name(i));
+    tess_text_add(why, "\n");
+    return false;
+}
+
 /* ---- Whether it shows ------------------------------------------------------------------------ */
-
-/* A difference that is far above what rounding in the storage type explains. Not the comparison's
- * budgets: a budget that has become too wide is one of the faults to be found. */
-static double plain_difference(tess_dtype dtype)
-{
-    switch (dtype) {
-    case TESS_F32:
-        return 1e-3;
-    case TESS_F16:
-        return 2e-2;
-    case TESS_BF16:
-        return 0.1;
-    default:
-        return 0.3;
-    }
-}
-
-static bool differs(double a, double b, double threshold)
-{
-    if (isnan(a) || isnan(b))
-        return isnan(a) != isnan(b);
-    if (isinf(a) || isinf(b))
-        return a != b;
-    return fabs(a - b) > threshold;
-}
 
 static bool row_shows(const tess_oracle *truth, const tess_oracle *wrong, int64_t n,
                       tess_dtype dtype)
 {
     const tess_oracle_row *a = &truth->row[n], *b = &wrong->row[n];
-    const double relative = plain_difference(dtype);
+    const double relative = tess_plain_difference(dtype);
     const double scores = 0x1p-19 * fmax(a->magnitude, b->magnitude);
     const double scale = fmax(a->value_scale, b->value_scale);
     const int64_t dims = truth->head_dim_v;
 
     if (a->state != TESS_ROW_KNOWN || b->state != TESS_ROW_KNOWN)
         return false;
-    if (differs(a->lse, b->lse, 0.1 + relative * fabs(a->lse) + scores))
+    if (tess_differs(a->lse, b->lse, 0.1 + relative * fabs(a->lse) + scores))
         return true;
     /* Where a score resolves less than a weight does, nothing about O is plain. */
     if (scores > 0.1)
         return false;
     for (int64_t d = 0; d < dims; d++)
-        if (differs(truth->o[n * dims + d], wrong->o[n * dims + d],
-                    (relative + scores) * scale + 1e-30))
+        if (tess_differs(truth->o[n * dims + d], wrong->o[n * dims + d],
+                         (relative + scores) * scale + 1e-30))
             return true;
     return false;
 }
@@ -505,17 +449,8 @@ bool tess_sabotage(tess_case *c, const tess_oracle *oracle, const char *name, ch
     for (int i = 0; i < MODES; i++)
         if (strcmp(modes[i].name, name) == 0)
             chosen = &modes[i];
-    if (!chosen) {
-        tess_text_add(why, "\"%s\" is no sabotage mode; the modes are any", name);
-        for (int i = 0; i < MODES; i++)
-            tess_text_add(why, " %s", modes[i].name);
-        tess_text_add(why, "\n");
-        return false;
-    }
-    if (!chosen->applies(&c->line)) {
-        tess_text_add(why, "the line has nothing that %s could falsify\n", name);
-        return false;
-    }
+    if (!chosen || !chosen->applies(&c->line))
+        return tess_sabotage_refuse(name, why);
     if (commit(chosen, c, oracle))
         return true;
     tess_text_add(why, "with this data %s makes no difference that could be told from rounding\n",

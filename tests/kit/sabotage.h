@@ -28,6 +28,16 @@
  *     canary            a byte in front of O was overwritten
  *     gap               an element of O between its rows was overwritten
  *     input             a byte of Q was overwritten
+ *
+ * In gradients swap-heads is of dQ, gap and canary are of dK or what there is instead, and there
+ * are besides:
+ *
+ *     forget-delta      g = P dP
+ *     ignore-dlse       dLSE counts as 0
+ *     forget-cap-slope  the softcap's derivative is 1
+ *     forget-scale      dQ and dK without softmax_scale
+ *     forget-group      dK and dV of one query head of each group alone
+ *     unwritten-key     one row of dK or dV was not written
  */
 const char *tess_sabotage_name(int index); /* NULL past the last */
 
@@ -42,6 +52,16 @@ const char *tess_sabotage_name(int index); /* NULL past the last */
  */
 bool tess_sabotage(tess_case *c, const tess_oracle *oracle, const char *mode, char *out_name,
                    size_t name_size, tess_text *why);
+
+/* The same for the gradients of a backward line. */
+bool tess_sabotage_backward(tess_case *c, const tess_oracle_gradients *truth, const char *mode,
+                            char *out_name, size_t name_size, tess_text *why);
+
+/* Says in `why` that a mode does not apply, or that there is none of that name; false. */
+bool tess_sabotage_refuse(const char *name, tess_text *why);
+
+/* Writes an oracle's gradients into the outputs in host memory, rounded as a device would. */
+void tess_sabotage_write_gradients(tess_case *c, const tess_oracle_gradients *gradients);
 
 /* Writes an oracle's rows into the outputs in host memory, rounded as a device would. Tests of the
  * comparison begin with this: a right result by construction. */

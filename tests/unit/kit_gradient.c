@@ -92,7 +92,7 @@ static void begin(const char *text)
 
 static void run(void)
 {
-    assert_true(tess_oracle_backward(&t.c.desc, &t.gradients, &t.args, &t.result));
+    assert_true(tess_oracle_backward(&t.c.desc, &t.gradients, &t.args, NULL, &t.result));
 }
 
 static double shifted(float *element, float value, double by)
