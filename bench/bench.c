@@ -51,8 +51,36 @@ static void set_wrong(tess_bench_result *result, tess_status status, const char 
     snprintf(result->why, sizeof result->why, "%s", text);
 }
 
+/* What one pass should give: of a backward line the gradients. */
+typedef struct truth {
+    tess_oracle forward;
+    tess_oracle_gradients backward;
+} truth;
+
+static bool find_truth(const tess_case *c, truth *out)
+{
+    tess_oracle_options options = {.budget = CHECK_BUDGET};
+
+    if (c->line.backward) {
+        const tess_backward_args args = tess_case_host_backward_args(c);
+
+        options.budget /= 2.5;
+        return tess_oracle_backward(&c->desc, &c->gradients, &args, &options, &out->backward);
+    }
+    const tess_forward_args args = tess_case_host_forward_args(c);
+
+    return tess_oracle_forward(&c->desc, &args, &options, &out->forward);
+}
+
+/* Without the naive reference there is no comparison with it. */
+static tess_comparison compare(const tess_case *c, const truth *t, tess_text *text)
+{
+    return c->line.backward ? tess_compare_backward(c, &t->backward, text)
+                            : tess_compare_forward(c, &t->forward, true, text);
+}
+
 /* Runs one side into fresh outputs and holds them against the oracle's. */
-static void check_side(bench *b, tess_side *side, tess_case *c, const tess_oracle *oracle,
+static void check_side(bench *b, tess_side *side, tess_case *c, const truth *t,
                        tess_bench_result *result)
 {
     char data[4096] = "";
@@ -71,19 +99,17 @@ static void check_side(bench *b, tess_side *side, tess_case *c, const tess_oracl
         set_wrong(result, TESS_INTERNAL, data);
         return;
     }
-    found = tess_compare_forward(c, oracle, true, &text);
+    found = compare(c, t, &text);
     result->check = found.is_good ? TESS_BENCH_CHECKED : TESS_BENCH_WRONG;
     result->check_share = found.o.share > found.lse.share ? found.o.share : found.lse.share;
-    result->check_rows = oracle->known;
+    result->check_rows = c->line.backward ? t->backward.known : t->forward.known;
     if (!found.is_good)
         set_wrong(result, TESS_INTERNAL, data);
 }
 
 static void check(bench *b, tess_case *c, tess_bench_result *results)
 {
-    const tess_oracle_options options = {.budget = CHECK_BUDGET};
-    const tess_forward_args args = tess_case_host_forward_args(c);
-    tess_oracle oracle;
+    truth t = {.forward = {0}};
     size_t planned = 0;
 
     for (size_t i = 0; i < b->count; i++)
@@ -91,15 +117,16 @@ static void check(bench *b, tess_case *c, tess_bench_result *results)
     /* The oracle trusts its arguments; the plan has checked them. */
     if (b->options.no_check || planned == 0 || !show(b, "checking", 0, 0))
         return;
-    if (!tess_oracle_forward(&c->desc, &args, &options, &oracle)) {
+    if (!find_truth(c, &t)) {
         for (size_t i = 0; i < b->count; i++)
             set_wrong(&results[i], TESS_NO_MEMORY, "no memory to check the results");
         return;
     }
     for (size_t i = 0; i < b->count; i++)
         if (results[i].status == TESS_OK)
-            check_side(b, &b->sides[i], c, &oracle, &results[i]);
-    tess_oracle_release(&oracle);
+            check_side(b, &b->sides[i], c, &t, &results[i]);
+    tess_oracle_release(&t.forward);
+    tess_oracle_gradients_release(&t.backward);
 }
 
 /* ---- Timing ---------------------------------------------------------------------------------- */
@@ -238,6 +265,23 @@ static void plan(bench *b, const tess_case *c, tess_bench_result *results)
     }
 }
 
+/* Makes the O and LSE that a backward pass starts from, once some side can run it. */
+static void start(bench *b, tess_case *c, tess_bench_result *results)
+{
+    char data[1024] = "";
+    tess_text why = tess_text_in(data, sizeof data);
+    tess_status status = TESS_OK;
+    size_t planned = 0;
+
+    for (size_t i = 0; i < b->count; i++)
+        planned += results[i].status == TESS_OK;
+    if (planned > 0)
+        status = tess_case_run_forward(c, b->device, b->queue, &why);
+    for (size_t i = 0; i < b->count && status != TESS_OK; i++)
+        if (results[i].status == TESS_OK)
+            set_wrong(&results[i], status, data);
+}
+
 static void time_line(bench *b, const tess_line *line, tess_bench_result *results)
 {
     char data[512] = "";
@@ -249,10 +293,12 @@ static void time_line(bench *b, const tess_line *line, tess_bench_result *result
         describe(b, &b->sides[i], line, &results[i]);
     if (!show(b, "making", 0, 0))
         return;
-    if (tess_case_make(line, &c, &why))
+    if (tess_case_make_plain(line, &c, &why))
         is_ready = tess_case_upload(&c, b->device, b->queue, &why);
     if (is_ready) {
         plan(b, &c, results);
+        if (line->backward)
+            start(b, &c, results);
         check(b, &c, results);
         time_sides(b, results);
     }

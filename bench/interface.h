@@ -10,27 +10,29 @@
 #include <tessera/tessera.h>
 
 /* X(member, function): the type is that of the declaration this build was compiled with. */
-#define TESS_INTERFACE(X)                            \
-    X(version, tess_version)                         \
-    X(context_create, tess_context_create)           \
-    X(context_destroy, tess_context_destroy)         \
-    X(context_error, tess_context_error)             \
-    X(device_open, tess_device_open)                 \
-    X(device_get_info, tess_device_get_info)         \
-    X(device_allocate, tess_device_allocate)         \
-    X(device_release, tess_device_release)           \
-    X(queue_create, tess_queue_create)               \
-    X(queue_destroy, tess_queue_destroy)             \
-    X(queue_wait, tess_queue_wait)                   \
-    X(event_create, tess_event_create)               \
-    X(event_destroy, tess_event_destroy)             \
-    X(event_record, tess_event_record)               \
-    X(event_elapsed, tess_event_elapsed)             \
-    X(plan_create_forward, tess_plan_create_forward) \
-    X(plan_destroy, tess_plan_destroy)               \
-    X(plan_workspace_size, tess_plan_workspace_size) \
-    X(plan_describe, tess_plan_describe)             \
-    X(plan_run_forward, tess_plan_run_forward)
+#define TESS_INTERFACE(X)                              \
+    X(version, tess_version)                           \
+    X(context_create, tess_context_create)             \
+    X(context_destroy, tess_context_destroy)           \
+    X(context_error, tess_context_error)               \
+    X(device_open, tess_device_open)                   \
+    X(device_get_info, tess_device_get_info)           \
+    X(device_allocate, tess_device_allocate)           \
+    X(device_release, tess_device_release)             \
+    X(queue_create, tess_queue_create)                 \
+    X(queue_destroy, tess_queue_destroy)               \
+    X(queue_wait, tess_queue_wait)                     \
+    X(event_create, tess_event_create)                 \
+    X(event_destroy, tess_event_destroy)               \
+    X(event_record, tess_event_record)                 \
+    X(event_elapsed, tess_event_elapsed)               \
+    X(plan_create_forward, tess_plan_create_forward)   \
+    X(plan_create_backward, tess_plan_create_backward) \
+    X(plan_destroy, tess_plan_destroy)                 \
+    X(plan_workspace_size, tess_plan_workspace_size)   \
+    X(plan_describe, tess_plan_describe)               \
+    X(plan_run_forward, tess_plan_run_forward)         \
+    X(plan_run_backward, tess_plan_run_backward)
 
 /* typeof is not C11, so that the types of the members are written out. */
 typedef struct tess_interface {
@@ -50,10 +52,13 @@ typedef struct tess_interface {
     tess_status (*event_record)(tess_event *, tess_queue *);
     tess_status (*event_elapsed)(tess_event *, tess_event *, double *);
     tess_status (*plan_create_forward)(tess_device *, const tess_attention_desc *, tess_plan **);
+    tess_status (*plan_create_backward)(tess_device *, const tess_attention_desc *,
+                                        const tess_gradient_desc *, tess_plan **);
     void (*plan_destroy)(tess_plan *);
     size_t (*plan_workspace_size)(const tess_plan *);
     size_t (*plan_describe)(const tess_plan *, char *, size_t);
     tess_status (*plan_run_forward)(const tess_plan *, tess_queue *, const tess_forward_args *);
+    tess_status (*plan_run_backward)(const tess_plan *, tess_queue *, const tess_backward_args *);
 } tess_interface;
 
 /* The functions of this build. */

@@ -143,6 +143,13 @@ static void note_kernel(tess_side *side)
     free(text);
 }
 
+static tess_status plan_pass(tess_side *side, const tess_case *c)
+{
+    return c->line.backward
+               ? side->call.plan_create_backward(side->device, &c->desc, &c->gradients, &side->plan)
+               : side->call.plan_create_forward(side->device, &c->desc, &side->plan);
+}
+
 static tess_status create_plan(tess_side *side, const tess_case *c)
 {
     tess_env *const env = &side->context->env;
@@ -150,12 +157,12 @@ static tess_status create_plan(tess_side *side, const tess_case *c)
     tess_status status;
 
     if (side->owns_context || !side->candidate.kernel)
-        return side->call.plan_create_forward(side->device, &c->desc, &side->plan);
+        return plan_pass(side, c);
     /* The very place TESSERA_KERNEL is read into: one context, and its tensors, then serve several
      * kernels. Nothing else uses the context meanwhile. */
     memcpy(before, env->kernel, sizeof before);
     snprintf(env->kernel, sizeof env->kernel, "%s", side->candidate.kernel);
-    status = tess_plan_create_forward(side->device, &c->desc, &side->plan);
+    status = plan_pass(side, c);
     memcpy(env->kernel, before, sizeof before);
     return status;
 }
@@ -168,25 +175,33 @@ static tess_status make_workspace(tess_side *side)
     return side->call.device_allocate(side->device, side->workspace_size, &side->workspace);
 }
 
+static void take_arguments(tess_side *side, const tess_case *c)
+{
+    side->is_backward = c->line.backward;
+    if (side->is_backward) {
+        side->backward = tess_case_backward_args(c);
+        side->backward.workspace = (tess_out){side->workspace, 0};
+        side->backward.workspace_size = side->workspace_size;
+        return;
+    }
+    /* With LSE: training needs it, and it costs a few bytes per row. */
+    side->forward = tess_case_forward_args(c, true);
+    side->forward.workspace = (tess_out){side->workspace, 0};
+    side->forward.workspace_size = side->workspace_size;
+}
+
 tess_status tess_side_plan(tess_side *side, const tess_case *c)
 {
     tess_status status;
 
     side->status = TESS_OK;
     side->why[0] = '\0';
-    if (c->line.backward) {
-        snprintf(side->why, sizeof side->why, "backward passes cannot be timed yet");
-        return side->status = TESS_UNSUPPORTED;
-    }
     status = create_plan(side, c);
     if (status == TESS_OK)
         status = make_workspace(side);
     if (status != TESS_OK)
         return keep_error(side, status);
-    /* With LSE: training needs it, and it costs a few bytes per row. */
-    side->arguments = tess_case_forward_args(c, true);
-    side->arguments.workspace = (tess_out){side->workspace, 0};
-    side->arguments.workspace_size = side->workspace_size;
+    take_arguments(side, c);
     note_kernel(side);
     return TESS_OK;
 }
@@ -202,6 +217,13 @@ void tess_side_drop(tess_side *side)
 
 /* ---- Running --------------------------------------------------------------------------------- */
 
+static tess_status run_once(tess_side *side)
+{
+    return side->is_backward
+               ? side->call.plan_run_backward(side->plan, side->queue, &side->backward)
+               : side->call.plan_run_forward(side->plan, side->queue, &side->forward);
+}
+
 bool tess_side_run(tess_side *side, int64_t times, double *out_seconds)
 {
     double started = tess_clock_seconds(), seconds;
@@ -210,7 +232,7 @@ bool tess_side_run(tess_side *side, int64_t times, double *out_seconds)
     if (side->start)
         status = side->call.event_record(side->start, side->queue);
     for (int64_t i = 0; i < times && status == TESS_OK; i++)
-        status = side->call.plan_run_forward(side->plan, side->queue, &side->arguments);
+        status = run_once(side);
     if (side->start && status == TESS_OK)
         status = side->call.event_record(side->stop, side->queue);
     if (status == TESS_OK)

@@ -24,7 +24,9 @@ typedef struct tess_side {
 
     /* For one problem. */
     tess_plan *plan;
-    tess_forward_args arguments;
+    bool is_backward;
+    tess_forward_args forward; /* one of the two */
+    tess_backward_args backward;
     void *workspace;
     size_t workspace_size;
     char kernel[96];

@@ -28,6 +28,14 @@ class Bench(support.Case):
             self.assertGreater(row["share_of_peak"], 0)
         self.assertEqual(2 * 64 * 2 * (128 * 129 // 2), rows[0]["flops"])
 
+    def test_backward(self):
+        line = "bwd b1 hq2 q64 k64 d32 f32"
+        row, = self.bench(line)
+        self.assertEqual(line, row["problem"])
+        self.assertTrue(row["kernel"].startswith("bwd_"), row)
+        self.assertEqual(5 * 2 * 2 * 64 * 64 * 32, row["flops"])
+        self.assertGreater(len(self.bench(line, "--kernel", "bwd_*")), 1)
+
     def test_table(self):
         text = self.tessera("bench", self.LINE, "--seconds", "0.05").out
         self.assertIn(self.LINE, text)

@@ -16,6 +16,18 @@ class Check(support.Case):
         self.assertRegex(text, r"(?m)^pass +fwd_\S+ .* " + self.LINE)
         self.assertTrue(text.endswith("1 passed, 0 failed, 0 refused, 0 skipped\n"), text)
 
+    def test_backward(self):
+        line = "bwd b1 hq4 hk2 q20 k30 d16 f32 causal"
+        self.assertRegex(self.tessera("check", line).out, r"(?m)^pass +bwd_\S+ .* " + line)
+        # The forward pass that it starts from takes whatever kernel there is.
+        document = self.tessera("check", line, "--kernel", "bwd_*", "--json").json()
+        self.assertEqual(0, document["failed"])
+        self.assertGreater(document["passed"], 1)
+        for result in document["results"]:
+            self.assertTrue(result["kernel"].startswith("bwd_"), result)
+        paged = self.tessera("check", "bwd b1 hq1 q4 k32 page=16 d16 f32", code=UNAVAILABLE)
+        self.assertIn("1 refused", paged.out)
+
     def test_json(self):
         document = self.tessera("check", self.LINE, "--json").json()
         self.assertEqual((1, 0, 0, 0), tuple(document[key] for key in
@@ -99,7 +111,9 @@ class Check(support.Case):
         # Between them these lines have something for every mode.
         lines = ["fwd b2 hq4 hk2 q70 k90 d32 f32 causal softcap=4 alibi sink bias layout=strided",
                  "fwd hq4 d16 f32 lensq=0,30 lensk=9,40 gap=3",
-                 "fwd b1 hq2 q40 k20 d16 f32 causal fill=nan", "fwd b1 hq2 q40 k90 d16 f32"]
+                 "fwd b1 hq2 q40 k20 d16 f32 causal fill=nan", "fwd b1 hq2 q40 k90 d16 f32",
+                 "bwd b1 hq4 hk2 q9 k12 d16 f32 causal softcap=1 scale=2 alibi seed=2",
+                 "bwd b1 hq4 hk2 q9 k12 d16 f32 causal softcap=1 scale=2 alibi seed=3"]
         for mode in modes:
             result = self.tessera("check", *lines, "--sabotage", mode, "--json",
                                   code=DIFFERS).json()

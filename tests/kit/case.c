@@ -557,9 +557,11 @@ static bool make_lse_gradient(tess_case *c, const tess_fill *fill)
 static bool make_upstream(tess_case *c, const tess_fill *fill, tess_random *random)
 {
     const tess_layout *o = &c->desc.o;
-    const bool is_wide = tess_shape_is_fp8(c->line.dtype) || tess_random_once_in(random, 4);
-    const bool is_repeated = tess_random_once_in(random, 8);
-    const bool from_lse = tess_random_once_in(random, 2);
+    const bool draws = !c->is_plain;
+    const bool is_wide =
+        tess_shape_is_fp8(c->line.dtype) || (draws && tess_random_once_in(random, 4));
+    const bool is_repeated = draws && tess_random_once_in(random, 8);
+    const bool from_lse = draws && tess_random_once_in(random, 2);
     tess_tensor *t = &c->tensor[TESS_CASE_D_O];
 
     if (!make_tensor(
@@ -592,7 +594,7 @@ static void draw_wanted(tess_case *c, tess_random *random)
         wanted |= TESS_GRADIENT_ALIBI;
     if (bias & TESS_BIAS_SINK)
         wanted |= TESS_GRADIENT_SINK;
-    if (tess_random_once_in(random, 5)) {
+    if (!c->is_plain && tess_random_once_in(random, 5)) {
         const uint32_t some = wanted & (uint32_t)tess_random_below(random, 64);
 
         wanted = some ? some : wanted;
@@ -604,7 +606,8 @@ static void draw_wanted(tess_case *c, tess_random *random)
 static bool make_gradient(tess_case *c, int which, uint32_t bit, const tess_layout *like,
                           tess_random *random, tess_layout *out_layout)
 {
-    const bool is_wide = tess_random_once_in(random, 4) || tess_shape_is_fp8(like->dtype);
+    const bool is_wide =
+        tess_shape_is_fp8(like->dtype) || (!c->is_plain && tess_random_once_in(random, 4));
 
     if (!(c->gradients.wanted & bit))
         return true;
@@ -621,8 +624,9 @@ static bool make_gradient(tess_case *c, int which, uint32_t bit, const tess_layo
 static bool make_bias_gradient(tess_case *c, tess_random *random)
 {
     const tess_line *line = &c->line;
-    const uint32_t extra =
-        tess_random_once_in(random, 4) ? (uint32_t)tess_random_below(random, 16) : 0;
+    const uint32_t extra = !c->is_plain && tess_random_once_in(random, 4)
+                               ? (uint32_t)tess_random_below(random, 16)
+                               : 0;
     const uint32_t summed = line->bias_broadcast | extra;
     const int64_t rows = line->seqlen_q + (line->lens_q.runs ? line->gap : 0);
     const int64_t columns = line->seqlen_k + (line->lens_k.runs ? line->gap : 0);
@@ -706,13 +710,14 @@ void tess_case_prefill(tess_case *c)
     }
 }
 
-bool tess_case_make(const tess_line *line, tess_case *out, tess_text *why)
+static bool make(const tess_line *line, bool is_plain, tess_case *out, tess_text *why)
 {
     tess_fill fill;
     int64_t rows, columns;
 
     memset(out, 0, sizeof *out);
     out->line = *line;
+    out->is_plain = is_plain;
     if (!tess_fill_make(&out->line, &fill, why))
         return false;
     describe(out);
@@ -727,6 +732,16 @@ bool tess_case_make(const tess_line *line, tess_case *out, tess_text *why)
         if (out->tensor[i].is_present && !out->tensor[i].is_output)
             out->tensor[i].hash = tess_tensor_hash(&out->tensor[i]);
     return true;
+}
+
+bool tess_case_make(const tess_line *line, tess_case *out, tess_text *why)
+{
+    return make(line, false, out, why);
+}
+
+bool tess_case_make_plain(const tess_line *line, tess_case *out, tess_text *why)
+{
+    return make(line, true, out, why);
 }
 
 void tess_case_keep_outputs(tess_case *c)

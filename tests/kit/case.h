@@ -57,6 +57,7 @@ typedef struct tess_case {
     tess_paging paging;
     tess_bias bias;
     int64_t pages;   /* of the pool */
+    bool is_plain;   /* tess_case_make_plain() */
     bool is_on_host; /* the device it was uploaded to reads host memory: there are no copies */
     tess_tensor tensor[TESS_CASE_TENSORS];
 } tess_case;
@@ -69,6 +70,10 @@ typedef struct tess_case {
  * out  filled in place; release with tess_case_free(), also after a failure
  * why  what was wrong or missing, when false is returned */
 bool tess_case_make(const tess_line *line, tess_case *out, tess_text *why);
+
+/* The same; a backward line asks for what programs mostly ask for, nothing drawn: every gradient
+ * there is, in its tensor's type, no dLSE. */
+bool tess_case_make_plain(const tess_line *line, tess_case *out, tess_text *why);
 void tess_case_free(tess_case *c);
 
 /* Puts every tensor on a device, unless that is the one that reads host memory. Only `queue`'s
@@ -81,6 +86,11 @@ void tess_case_prefill(tess_case *c);
 
 /* After the forward pass of a backward line: O and LSE are inputs from here on. */
 void tess_case_keep_outputs(tess_case *c);
+
+/* Runs that forward pass and keeps its outputs. TESSERA_KERNEL may name a kernel of the backward
+ * pass, which leaves none for this one: any other is taken then. */
+tess_status tess_case_run_forward(tess_case *c, tess_device *device, tess_queue *queue,
+                                  tess_text *why);
 
 /* Prefills the outputs again, on the device too. */
 bool tess_case_reset(tess_case *c, tess_queue *queue, tess_text *why);

@@ -2,6 +2,7 @@
  * A case's tensors on a device, and the arguments that name them. */
 #include "tests/kit/case.h"
 
+#include "core/runtime/objects.h"
 #include "tests/kit/number.h"
 
 #include <stdlib.h>
@@ -269,4 +270,42 @@ tess_backward_args tess_case_backward_args(const tess_case *c)
 tess_backward_args tess_case_host_backward_args(const tess_case *c)
 {
     return backward_args(c, true);
+}
+
+/* ---- The pass before ------------------------------------------------------------------------- */
+
+static tess_status plan_forward(const tess_case *c, tess_device *device, tess_plan **out_plan)
+{
+    char *const name = device->context->env.kernel;
+    char before[TESS_ENV_SIZE];
+    tess_status status = tess_plan_create_forward(device, &c->desc, out_plan);
+
+    if (status != TESS_UNSUPPORTED || name[0] == '\0')
+        return status;
+    memcpy(before, name, sizeof before);
+    name[0] = '\0';
+    status = tess_plan_create_forward(device, &c->desc, out_plan);
+    memcpy(name, before, sizeof before);
+    return status;
+}
+
+tess_status tess_case_run_forward(tess_case *c, tess_device *device, tess_queue *queue,
+                                  tess_text *why)
+{
+    const tess_forward_args args = tess_case_forward_args(c, true);
+    tess_plan *plan = NULL;
+    tess_status status = plan_forward(c, device, &plan);
+
+    if (status == TESS_OK)
+        status = tess_plan_run_forward(plan, queue, &args);
+    if (status == TESS_OK)
+        status = tess_queue_wait(queue);
+    if (status != TESS_OK)
+        fail_from(why, "the forward pass", "this line");
+    else if (!tess_case_download(c, queue, why))
+        status = TESS_INTERNAL;
+    tess_plan_destroy(plan);
+    if (status == TESS_OK)
+        tess_case_keep_outputs(c);
+    return status;
 }

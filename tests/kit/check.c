@@ -2,7 +2,6 @@
  * One line, checked: data, plan, runs, comparisons, verdict. */
 #include "tests/kit/check.h"
 
-#include "core/runtime/objects.h"
 #include "tests/kit/sabotage.h"
 
 #include <stdlib.h>
@@ -19,8 +18,7 @@ typedef struct checking {
     tess_text text;
     tess_case c;
     tess_queue *queue;
-    tess_plan *plan;    /* of the pass that is checked */
-    tess_plan *forward; /* of a backward line: whose O and LSE it starts from */
+    tess_plan *plan;
     tess_oracle oracle;
     tess_oracle_gradients gradients;
     void *workspace; /* on the device, or in `scratch` where the device reads host memory */
@@ -70,42 +68,24 @@ static void note_kernel(checking *k)
     free(text);
 }
 
-static tess_check_verdict refuse(checking *k, tess_status status)
+static tess_check_verdict verdict_of(tess_status status)
 {
-    add_error(k, tess_status_name(status));
     return status == TESS_UNSUPPORTED ? TESS_CHECK_REFUSED
            : status == TESS_NO_MEMORY ? TESS_CHECK_SKIP
                                       : TESS_CHECK_FAIL;
 }
 
-/* The forward pass of a backward line. TESSERA_KERNEL may name a kernel of the backward pass, which
- * leaves none for this one: it is then any. */
-static tess_status make_forward_plan(checking *k)
-{
-    char *const name = k->device->context->env.kernel;
-    char before[TESS_ENV_SIZE];
-    tess_status status = tess_plan_create_forward(k->device, &k->c.desc, &k->forward);
-
-    if (status != TESS_UNSUPPORTED || name[0] == '\0')
-        return status;
-    memcpy(before, name, sizeof before);
-    name[0] = '\0';
-    status = tess_plan_create_forward(k->device, &k->c.desc, &k->forward);
-    memcpy(name, before, sizeof before);
-    return status;
-}
-
 static tess_check_verdict make_plan(checking *k)
 {
     const bool is_backward = k->c.line.backward;
-    tess_status status =
+    const tess_status status =
         is_backward ? tess_plan_create_backward(k->device, &k->c.desc, &k->c.gradients, &k->plan)
                     : tess_plan_create_forward(k->device, &k->c.desc, &k->plan);
 
-    if (status == TESS_OK && is_backward)
-        status = make_forward_plan(k);
-    if (status != TESS_OK)
-        return refuse(k, status);
+    if (status != TESS_OK) {
+        add_error(k, tess_status_name(status));
+        return verdict_of(status);
+    }
     note_kernel(k);
     k->report->workspace_size = tess_plan_workspace_size(k->plan);
     if (k->options->kernel && !tess_text_glob(k->options->kernel, k->report->kernel)) {
@@ -236,21 +216,6 @@ static bool run(checking *k, bool wants_lse, bool own_workspace)
         return false;
     }
     return tess_case_download(&k->c, k->queue, &k->text);
-}
-
-/* Makes the O and LSE that a backward pass starts from. */
-static bool run_forward_first(checking *k)
-{
-    const tess_forward_args args = tess_case_forward_args(&k->c, true);
-
-    if (tess_plan_run_forward(k->forward, k->queue, &args) != TESS_OK) {
-        add_error(k, "tess_plan_run_forward");
-        return false;
-    }
-    if (!tess_case_download(&k->c, k->queue, &k->text))
-        return false;
-    tess_case_keep_outputs(&k->c);
-    return true;
 }
 
 /* Keeps what an output holds, for tess_compare_bits(). */
@@ -400,10 +365,15 @@ static tess_check_verdict compare(checking *k)
 static tess_check_verdict check(checking *k, const tess_line *line)
 {
     tess_check_verdict verdict = prepare(k, line);
+    tess_status status = TESS_OK;
 
     if (verdict != TESS_CHECK_PASS)
         return verdict;
-    if ((line->backward && !run_forward_first(k)) || !run(k, true, true))
+    if (line->backward)
+        status = tess_case_run_forward(&k->c, k->device, k->queue, &k->text);
+    if (status != TESS_OK)
+        return verdict_of(status);
+    if (!run(k, true, true))
         return TESS_CHECK_FAIL;
     keep_all(k);
     verdict = compare(k);
@@ -419,7 +389,6 @@ static void release(checking *k)
         tess_device_release(k->device, k->workspace, k->report->workspace_size);
     tess_buffer_free(&k->scratch);
     tess_plan_destroy(k->plan);
-    tess_plan_destroy(k->forward);
     tess_queue_destroy(k->queue);
     tess_oracle_release(&k->oracle);
     tess_oracle_gradients_release(&k->gradients);

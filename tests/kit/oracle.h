@@ -90,7 +90,8 @@ typedef struct tess_oracle_gradient {
 typedef struct tess_oracle_gradients {
     tess_oracle_gradient dq, dk, dv, dbias, dslope, dsink;
     double score_magnitude;              /* largest |score| and |LSE| of any row */
-    double naive_dq, naive_dk, naive_dv; /* largest errors of naive attention's gradients */
+    double naive_dq, naive_dk, naive_dv; /* largest errors of naive attention's gradients;
+                                            negative: not asked for */
     int64_t known;                       /* rows of dq computed */
 } tess_oracle_gradients;
 

@@ -523,6 +523,7 @@ bool tess_oracle_backward(const tess_attention_desc *desc, const tess_gradient_d
     bool is_done;
 
     memset(out, 0, sizeof *out);
+    out->naive_dq = out->naive_dk = out->naive_dv = o->wants_naive ? 0 : -1;
     take_layouts(&p, desc, gradients);
     p.budget = o->budget;
     is_done = tess_oracle_begin(&work, desc, &inputs, o->fault, true) &&
