@@ -108,7 +108,10 @@ static int64_t padded(int64_t count)
 
 /* Floats from one copied row to the next: an odd number of cache lines, so that an element of all
  * rows is spread over all sets of the cache. */
-static int64_t pitch(int64_t count) { return (padded(count) / ALIGN_FLOATS | 1) * ALIGN_FLOATS; }
+static int64_t pitch(int64_t count)
+{
+    return (padded(count) / ALIGN_FLOATS | 1) * ALIGN_FLOATS;
+}
 
 static float *take(float **free_floats, int64_t count)
 {
@@ -732,8 +735,14 @@ static void forward(const tess_cpu_work *work, int vectors, int keys)
 #define KERNEL_NAME(prefix, vec, suffix) prefix##vec##suffix
 #define KERNEL(vec, suffix) KERNEL_NAME(tess_cpu_fwd_lanes_, vec, suffix)
 
-void KERNEL(TESS_VEC, _wide)(const tess_cpu_work *work) { forward(work, VEC_WIDE, VEC_WIDE_KEYS); }
-void KERNEL(TESS_VEC, _short)(const tess_cpu_work *work) { forward(work, 1, VEC_SHORT_KEYS); }
+void KERNEL(TESS_VEC, _wide)(const tess_cpu_work *work)
+{
+    forward(work, VEC_WIDE, VEC_WIDE_KEYS);
+}
+void KERNEL(TESS_VEC, _short)(const tess_cpu_work *work)
+{
+    forward(work, 1, VEC_SHORT_KEYS);
+}
 
 size_t KERNEL(TESS_VEC, _wide_scratch)(int64_t head_dim, int64_t head_dim_v)
 {

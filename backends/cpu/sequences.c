@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The sequences of one run: lengths read from the index arrays, checked, and where each one lies. */
+ * The sequences of one run: lengths read from the index arrays, checked, and where each one lies.
+ */
 #include "backends/cpu/sequences.h"
 
 #include <inttypes.h>
@@ -8,10 +9,14 @@ static const char call[] = "tess_plan_run_forward";
 
 static int64_t index_at(const tess_args *args, const tess_address *array, int64_t i)
 {
-    return args->index_is_64 ? ((const int64_t *)array->base)[i] : ((const int32_t *)array->base)[i];
+    return args->index_is_64 ? ((const int64_t *)array->base)[i]
+                             : ((const int32_t *)array->base)[i];
 }
 
-static bool has(const tess_args *args, uint32_t bit) { return (args->varlen & bit) != 0; }
+static bool has(const tess_args *args, uint32_t bit)
+{
+    return (args->varlen & bit) != 0;
+}
 
 tess_cpu_sequence tess_cpu_sequence_at(const tess_args *args,
                                        const tess_address addresses[TESS_AT_COUNT], int64_t index)
@@ -46,13 +51,13 @@ static tess_status check_offsets(const tess_host *host, const tess_args *args, c
         if (offset < before || offset > total)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s[%" PRId64 "] is %" PRId64 "; it takes %" PRId64
-                             " (the one before) to %" PRId64 " (the tensor's rows)", call, name, i,
-                             offset, before, total);
+                             " (the one before) to %" PRId64 " (the tensor's rows)",
+                             call, name, i, offset, before, total);
         if (i > 0 && offset - before > bound)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s makes sequence %" PRId64 " %" PRId64
-                             " long; the plan's max_seqlen is %" PRId64, call, name, i - 1,
-                             offset - before, bound);
+                             " long; the plan's max_seqlen is %" PRId64,
+                             call, name, i - 1, offset - before, bound);
         before = offset;
     }
     return TESS_OK;
@@ -70,7 +75,8 @@ static tess_status check_used(const tess_host *host, const tess_args *args, cons
         if (length < 0 || length > most)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s[%" PRId64 "] is %" PRId64 "; it takes 0 to %" PRId64
-                             ", the sequence's length", call, name, i, length, most);
+                             ", the sequence's length",
+                             call, name, i, length, most);
     }
     return TESS_OK;
 }
@@ -89,8 +95,8 @@ static tess_status check_pages(const tess_host *host, const tess_args *args,
             if (entry < 0 || entry >= args->pages)
                 return tess_fail(host, TESS_INVALID,
                                  "%s: page_table[%" PRId64 "][%" PRId64 "] is %" PRId32
-                                 "; it takes 0 to %" PRId64 " (the pool's pages)", call, i, page,
-                                 entry, (int64_t)args->pages - 1);
+                                 "; it takes 0 to %" PRId64 " (the pool's pages)",
+                                 call, i, page, entry, (int64_t)args->pages - 1);
         }
     }
     return TESS_OK;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The sequences of one run: lengths read from the index arrays, checked, and where each one lies. */
+ * The sequences of one run: lengths read from the index arrays, checked, and where each one lies.
+ */
 #ifndef TESSERA_BACKENDS_CPU_SEQUENCES_H
 #define TESSERA_BACKENDS_CPU_SEQUENCES_H
 
 #include "backends/backend.h"
 
 typedef struct tess_cpu_sequence {
-    int64_t batch;        /* index on the batch axis of q and o (0 when packed) */
-    int64_t batch_k;      /* the same of k and v */
-    int64_t first_row;    /* on the seqlen axis of q and o: 0 unless packed */
-    int64_t first_column; /* the same of k and v */
+    int64_t batch;         /* index on the batch axis of q and o (0 when packed) */
+    int64_t batch_k;       /* the same of k and v */
+    int64_t first_row;     /* on the seqlen axis of q and o: 0 unless packed */
+    int64_t first_column;  /* the same of k and v */
     int64_t rows, columns; /* used */
 } tess_cpu_sequence;
 

@@ -83,7 +83,10 @@ TESS_FN tess_u32 tess_f16_from_f32(tess_f32 value)
 
 /* bf16 is the upper half of an f32. A signalling NaN stays one here: the first operation that reads
  * it makes it quiet, and kernels load bf16 by this very shift. */
-TESS_FN tess_f32 tess_f32_from_bf16(tess_u32 bits) { return tess_from_bits(bits << 16); }
+TESS_FN tess_f32 tess_f32_from_bf16(tess_u32 bits)
+{
+    return tess_from_bits(bits << 16);
+}
 
 TESS_FN tess_u32 tess_bf16_from_f32(tess_f32 value)
 {

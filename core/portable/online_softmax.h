@@ -36,7 +36,10 @@ TESS_FN tess_os_row tess_os_empty(void)
 
 /* A row that has met only absent columns still holds -inf; subtracting that from itself is NaN, so
  * the shift used is zero until a finite score arrives. */
-TESS_FN tess_f32 tess_os_shift(tess_f32 shift) { return shift == TESS_NEG_INF ? 0.0f : shift; }
+TESS_FN tess_f32 tess_os_shift(tess_f32 shift)
+{
+    return shift == TESS_NEG_INF ? 0.0f : shift;
+}
 
 /* A score in natural units, in units of log2. What is finite stays finite: masks are often made of
  * a type's most negative number, and its product would be -inf, which is an absent column. */
@@ -78,7 +81,10 @@ TESS_FN tess_f32 tess_os_weight(tess_f32 score, tess_f32 shift)
 
 /* Factor that turns the gathered output into O. An empty row (sum == 0) gives 0, so that its
  * output is +0; a NaN sum stays NaN. */
-TESS_FN tess_f32 tess_os_inverse(tess_f32 sum) { return sum == 0.0f ? 0.0f : 1.0f / sum; }
+TESS_FN tess_f32 tess_os_inverse(tess_f32 sum)
+{
+    return sum == 0.0f ? 0.0f : 1.0f / sum;
+}
 
 /* Natural logarithm of the sum of exponentials; -inf for an empty row. */
 TESS_FN tess_f32 tess_os_lse(tess_os_row row)

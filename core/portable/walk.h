@@ -29,8 +29,14 @@ TESS_FN tess_row_tile tess_walk_row_tile(tess_i64 index, tess_i64 count, tess_i6
     return tile;
 }
 
-TESS_FN tess_i64 tess_walk_query(tess_i64 folded_row, tess_i64 group) { return folded_row / group; }
-TESS_FN tess_i64 tess_walk_head(tess_i64 folded_row, tess_i64 group) { return folded_row % group; }
+TESS_FN tess_i64 tess_walk_query(tess_i64 folded_row, tess_i64 group)
+{
+    return folded_row / group;
+}
+TESS_FN tess_i64 tess_walk_head(tess_i64 folded_row, tess_i64 group)
+{
+    return folded_row % group;
+}
 
 /* Column tiles of a row tile, in units of tile_columns from column 0. Tiles lie on a fixed grid so
  * that a row's arithmetic does not depend on which rows share its tile. */

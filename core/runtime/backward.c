@@ -17,7 +17,8 @@ tess_status tess_plan_run_backward(const tess_plan *plan, tess_queue *queue,
         return tess_fail(host, TESS_INVALID, "%s: plan is of a forward pass", call);
     TESS_TRY(tess_need_same_device(call, "plan", plan->device, "queue", queue->device));
     if (!args)
-        return tess_fail(host, TESS_INVALID, "%s: args is NULL; it takes the tensors' addresses", call);
+        return tess_fail(host, TESS_INVALID, "%s: args is NULL; it takes the tensors' addresses",
+                         call);
     TESS_TRY(tess_take(host, call, "args", args, sizeof taken, &taken));
     return tess_fail(host, TESS_UNSUPPORTED, "%s: %s has no backward kernel", call,
                      plan->device->name);

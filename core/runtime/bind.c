@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping. */
+ * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping.
+ */
 #include "core/runtime/bind.h"
 
 #include "core/base/alloc.h"
@@ -25,21 +26,23 @@ static tess_status check_one(const tess_host *host, const char *call, const tess
 
     if (!b->is_wanted) {
         if (b->base || b->offset)
-            return tess_fail(host, TESS_INVALID,
-                             "%s: %s is given but the descriptor does not ask for it; it takes NULL",
-                             call, b->name);
+            return tess_fail(
+                host, TESS_INVALID,
+                "%s: %s is given but the descriptor does not ask for it; it takes NULL", call,
+                b->name);
         return TESS_OK;
     }
     if (!b->base) {
         if (b->is_optional || is_empty)
             return TESS_OK;
-        return tess_fail(host, TESS_INVALID,
-                         "%s: %s is NULL but the descriptor asks for it", call, b->name);
+        return tess_fail(host, TESS_INVALID, "%s: %s is NULL but the descriptor asks for it", call,
+                         b->name);
     }
     if (b->offset % size != 0)
         return tess_fail(host, TESS_INVALID,
                          "%s: %s.offset is %" PRId64 " bytes; it takes a multiple of the element's "
-                         "%" PRId64, call, b->name, b->offset, size);
+                         "%" PRId64,
+                         call, b->name, b->offset, size);
     return TESS_OK;
 }
 
@@ -82,7 +85,8 @@ static tess_status check_overlap(const tess_host *host, const char *call,
                                          &bindings[j].layout, address_of(&bindings[j])))
                 return tess_fail(host, TESS_INVALID,
                                  "%s: %s shares memory with %s; outputs must not overlap inputs or "
-                                 "each other", call, bindings[i].name, bindings[j].name);
+                                 "each other",
+                                 call, bindings[i].name, bindings[j].name);
         }
     }
     return TESS_OK;
@@ -103,7 +107,8 @@ tess_status tess_bind(const tess_plan *plan, const char *call, const tess_bindin
         if (!bindings[i].is_wanted || !bindings[i].base)
             continue;
         /* The one place where an input loses its const: launch takes one array for both kinds. */
-        address->base = is_plain ? (void *)address_of(&bindings[i]) : (void *)(uintptr_t)bindings[i].base;
+        address->base =
+            is_plain ? (void *)address_of(&bindings[i]) : (void *)(uintptr_t)bindings[i].base;
         address->offset = is_plain ? 0 : bindings[i].offset;
     }
     return TESS_OK;
@@ -121,11 +126,13 @@ tess_status tess_bind_workspace(const tess_plan *plan, tess_queue *queue, const 
     if (workspace->base && size < wanted)
         return tess_fail(host, TESS_INVALID,
                          "%s: workspace_size is %zu; the plan needs %zu bytes "
-                         "(tess_plan_workspace_size)", call, size, wanted);
+                         "(tess_plan_workspace_size)",
+                         call, size, wanted);
     if (!workspace->base && (size != 0 || workspace->offset != 0))
         return tess_fail(host, TESS_INVALID,
                          "%s: workspace is NULL but workspace_size is %zu and its offset %" PRId64
-                         "; they take 0 there", call, size, workspace->offset);
+                         "; they take 0 there",
+                         call, size, workspace->offset);
     if (wanted == 0)
         return TESS_OK;
     if (!workspace->base)

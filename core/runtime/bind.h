@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping. */
+ * From the caller's arguments to addresses: what is missing, superfluous, misaligned, overlapping.
+ */
 #ifndef TESSERA_CORE_RUNTIME_BIND_H
 #define TESSERA_CORE_RUNTIME_BIND_H
 

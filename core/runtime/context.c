@@ -12,13 +12,16 @@ enum { MOST_THREADS = 1024 };
 
 static const char call[] = "tess_context_create";
 
-int32_t tess_version(void) { return TESS_VERSION; }
+int32_t tess_version(void)
+{
+    return TESS_VERSION;
+}
 
 const char *tess_status_name(tess_status status)
 {
-    static const char *const names[] = {
-        "TESS_OK",        "TESS_INVALID",       "TESS_UNSUPPORTED", "TESS_UNAVAILABLE",
-        "TESS_NO_MEMORY", "TESS_DEVICE_FAILED", "TESS_TOO_NEW",     "TESS_INTERNAL"};
+    static const char *const names[] = {"TESS_OK",          "TESS_INVALID",   "TESS_UNSUPPORTED",
+                                        "TESS_UNAVAILABLE", "TESS_NO_MEMORY", "TESS_DEVICE_FAILED",
+                                        "TESS_TOO_NEW",     "TESS_INTERNAL"};
     return status >= 0 && status <= TESS_INTERNAL ? names[status] : "TESS_UNKNOWN";
 }
 
@@ -43,14 +46,14 @@ size_t tess_dtype_size(tess_dtype dtype)
 static tess_status take_host(const tess_context_desc *desc, tess_host *out_host)
 {
     if (!desc->allocate != !desc->release)
-        return tess_fail(out_host, TESS_INVALID,
-                         "%s: desc.%s is NULL but desc.%s is not; give both or neither", call,
-                         desc->allocate ? "release" : "allocate",
-                         desc->allocate ? "allocate" : "release");
+        return tess_fail(
+            out_host, TESS_INVALID, "%s: desc.%s is NULL but desc.%s is not; give both or neither",
+            call, desc->allocate ? "release" : "allocate", desc->allocate ? "allocate" : "release");
     if (desc->log_level < TESS_LOG_DEFAULT || desc->log_level > TESS_LOG_DEBUG)
         return tess_fail(out_host, TESS_INVALID,
                          "%s: desc.log_level is %" PRId32 "; it takes 0 (default) to %d "
-                         "(TESS_LOG_DEBUG)", call, desc->log_level, TESS_LOG_DEBUG);
+                         "(TESS_LOG_DEBUG)",
+                         call, desc->log_level, TESS_LOG_DEBUG);
     if (desc->threads < 0 || desc->threads > MOST_THREADS)
         return tess_fail(out_host, TESS_INVALID,
                          "%s: desc.threads is %" PRId32 "; it takes 0 (default) to %d", call,
@@ -89,7 +92,8 @@ static tess_status take_backends(tess_context *context, const char *list)
     if (strchr(list, ':'))
         return tess_fail(&context->host, TESS_INVALID,
                          "%s: desc.backends is \"%s\"; it takes backends, \"cpu\", not single "
-                         "devices", call, list);
+                         "devices",
+                         call, list);
     strcpy(context->backends, list);
     return tess_registry_check_list(&context->host, call, "desc.backends", list);
 }

@@ -27,7 +27,8 @@ static int32_t count_devices(const tess_context *context, const tess_backend *ba
     return 0;
 }
 
-/* What a person is told of one device. A device that cannot say what it is does not hide the others. */
+/* What a person is told of one device. A device that cannot say what it is does not hide the
+ * others. */
 static void describe_device(const tess_context *context, const tess_backend *backend, int32_t index,
                             tess_device_info *out_info)
 {
@@ -74,7 +75,8 @@ static bool find_place(const tess_context *context, size_t index, tess_device_in
 {
     size_t seen = 0;
 
-    return walk(context, true, index, &seen, out_info) || walk(context, false, index, &seen, out_info);
+    return walk(context, true, index, &seen, out_info) ||
+           walk(context, false, index, &seen, out_info);
 }
 
 size_t tess_context_device_count(tess_context *context)
@@ -217,9 +219,10 @@ static tess_status open_one(tess_context *context, const char *name, tess_device
     tess_device_info info;
 
     if (!tess_registry_allows(context, backend))
-        return tess_fail(&context->host, TESS_INVALID,
-                         "tess_device_open: \"%s\" is excluded by the context's backend list \"%s\"",
-                         name, context->backends);
+        return tess_fail(
+            &context->host, TESS_INVALID,
+            "tess_device_open: \"%s\" is excluded by the context's backend list \"%s\"", name,
+            context->backends);
     memset(&info, 0, sizeof info);
     TESS_TRY(backend->info(&open, -1, &info)); /* for the one name among them that is its own */
     return share_device(context, backend, info.name, out_device);
@@ -264,7 +267,8 @@ static tess_status open_best(tess_context *context, tess_device **out_device)
                  info.available ? error : info.reason);
         tess_text_add(&text, "\n    %-10s %s", info.name, info.available ? error : info.reason);
     }
-    return tess_fail(host, TESS_UNAVAILABLE, "tess_device_open: no device can be opened%s", reasons);
+    return tess_fail(host, TESS_UNAVAILABLE, "tess_device_open: no device can be opened%s",
+                     reasons);
 }
 
 tess_status tess_device_open(tess_context *context, const char *name, tess_device **out_device)
@@ -283,7 +287,8 @@ tess_status tess_device_open(tess_context *context, const char *name, tess_devic
     if (name && strchr(name, ','))
         return tess_fail(&context->host, TESS_INVALID,
                          "%s: name is \"%s\"; it takes one device (a list goes into "
-                         "TESSERA_BACKEND or desc.backends)", call, name);
+                         "TESSERA_BACKEND or desc.backends)",
+                         call, name);
     if (is_chosen)
         TESS_TRY(tess_registry_check_list(&context->host, call, name ? "name" : "TESSERA_BACKEND",
                                           list));
@@ -298,8 +303,8 @@ tess_status tess_need_same_device(const char *call, const char *name, const tess
 {
     if (device == other)
         return TESS_OK;
-    return tess_fail(&device->context->host, TESS_INVALID, "%s: %s is of %s but %s is of %s%s", call,
-                     name, device->name, other_name, other->name,
+    return tess_fail(&device->context->host, TESS_INVALID, "%s: %s is of %s but %s is of %s%s",
+                     call, name, device->name, other_name, other->name,
                      device->context == other->context ? "" : " of another context");
 }
 

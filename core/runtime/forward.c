@@ -6,17 +6,26 @@
 
 #include <string.h>
 
+/* clang-format off */
 #define INPUT(member, index, wanted, shape)                                                       \
     {#member, index, args->member.base, args->member.offset, shape, false, (wanted) != 0, false}
 #define OUTPUT(member, index, optional, shape)                                                    \
     {#member, index, args->member.base, args->member.offset, shape, true, true, optional}
+/* clang-format on */
 
 /* The score bias as a tensor: (sequence, row, head, column) in the order of tess_layout's axes. */
 static tess_layout bias_layout(const tess_problem *p)
 {
-    return (tess_layout){p->sequences,      p->rows,           p->heads_q,        p->columns,
-                         p->bias_stride[0], p->bias_stride[2], p->bias_stride[1], p->bias_stride[3],
-                         p->bias_dtype ? p->bias_dtype : TESS_F32, 0};
+    return (tess_layout){p->sequences,
+                         p->rows,
+                         p->heads_q,
+                         p->columns,
+                         p->bias_stride[0],
+                         p->bias_stride[2],
+                         p->bias_stride[1],
+                         p->bias_stride[3],
+                         p->bias_dtype ? p->bias_dtype : TESS_F32,
+                         0};
 }
 
 static tess_status bind(const tess_plan *plan, const char *call, const tess_forward_args *args,
@@ -25,7 +34,8 @@ static tess_status bind(const tess_plan *plan, const char *call, const tess_forw
     const tess_problem *p = &plan->schedule.problem;
     const tess_layout offsets = tess_bind_vector(p->index_dtype, p->sequences + 1);
     const tess_layout lengths = tess_bind_vector(p->index_dtype, p->sequences);
-    const tess_layout table = {1, p->sequences, 1, p->max_pages, 0, p->table_stride, 0, 1, TESS_I32, 0};
+    const tess_layout table = {1, p->sequences, 1, p->max_pages, 0, p->table_stride, 0,
+                               1, TESS_I32,     0};
     const tess_layout slopes = {p->sequences,       1, p->heads_q, 1, p->slope_stride[0], 0,
                                 p->slope_stride[1], 0, TESS_F32,   0};
     const tess_layout sinks = {1, 1, p->heads_q, 1, 0, 0, p->sink_stride, 0, TESS_F32, 0};
@@ -82,11 +92,13 @@ tess_status tess_plan_run_forward(const tess_plan *plan, tess_queue *queue,
         return tess_fail(host, TESS_INVALID, "%s: plan is of a backward pass", call);
     TESS_TRY(tess_need_same_device(call, "plan", plan->device, "queue", queue->device));
     if (!args)
-        return tess_fail(host, TESS_INVALID, "%s: args is NULL; it takes the tensors' addresses", call);
+        return tess_fail(host, TESS_INVALID, "%s: args is NULL; it takes the tensors' addresses",
+                         call);
     TESS_TRY(tess_take(host, call, "args", args, sizeof taken, &taken));
     memset(addresses, 0, sizeof addresses);
     TESS_TRY(bind(plan, call, &taken, addresses));
-    TESS_TRY(tess_bind_workspace(plan, queue, call, &taken.workspace, taken.workspace_size, addresses));
+    TESS_TRY(
+        tess_bind_workspace(plan, queue, call, &taken.workspace, taken.workspace_size, addresses));
     trace_run(plan);
     return plan->device->backend->launch(queue->opened, plan->prepared, addresses);
 }

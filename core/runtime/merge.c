@@ -38,8 +38,9 @@ static tess_status check_tensor(const tess_host *host, const char *name, const t
         return tess_fail(host, TESS_INVALID,
                          "%s: %s is (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                          "); each extent takes 0 (head_dim 1) to 2^31 - 1, with strides that stay "
-                         "below 2^60 elements", call, name, layout->batch, layout->seqlen,
-                         layout->heads, layout->head_dim);
+                         "below 2^60 elements",
+                         call, name, layout->batch, layout->seqlen, layout->heads,
+                         layout->head_dim);
     if (layout->reserved != 0)
         return tess_fail(host, TESS_INVALID, "%s: %s.reserved is %" PRId32 "; it takes 0", call,
                          name, layout->reserved);
@@ -77,15 +78,16 @@ static tess_status check_parts(const tess_host *host, const char *name, const te
     if (!parts_reach(layout, parts, stride, &lowest, &highest))
         return tess_fail(host, TESS_INVALID,
                          "%s: desc.%s_stride is %" PRId64 "; with %" PRId64
-                         " parts it leaves 2^60 elements", call, name, stride, parts);
+                         " parts it leaves 2^60 elements",
+                         call, name, stride, parts);
     return TESS_OK;
 }
 
 static tess_status check_desc(const tess_host *host, const tess_merge_desc *d)
 {
     if (d->parts < 1 || d->parts > INT32_MAX)
-        return tess_fail(host, TESS_INVALID, "%s: desc.parts is %" PRId64 "; it takes 1 to 2^31 - 1",
-                         call, d->parts);
+        return tess_fail(host, TESS_INVALID,
+                         "%s: desc.parts is %" PRId64 "; it takes 1 to 2^31 - 1", call, d->parts);
     TESS_TRY(check_tensor(host, "desc.o_part", &d->o_part, false));
     TESS_TRY(check_tensor(host, "desc.lse_part", &d->lse_part, true));
     TESS_TRY(check_tensor(host, "desc.o", &d->o, false));
@@ -146,8 +148,8 @@ static tess_status check_args(const tess_host *host, bool is_plain, const tess_m
         {"lse", &d->lse, a->lse.base, a->lse.offset, 1, 0}};
 
     for (int i = 0; i < 4; i++) {
-        const tess_binding binding = {all[i].name, TESS_AT_O, all[i].base, all[i].offset,
-                                      *all[i].layout, i >= 2, true, i == 3};
+        const tess_binding binding = {all[i].name,    TESS_AT_O, all[i].base, all[i].offset,
+                                      *all[i].layout, i >= 2,    true,        i == 3};
         TESS_TRY(tess_bind_check(host, call, is_plain, &binding));
     }
     for (int output = 2; is_plain && output < 4; output++)
@@ -155,7 +157,8 @@ static tess_status check_args(const tess_host *host, bool is_plain, const tess_m
             if (shares_memory(&all[output], &all[other]))
                 return tess_fail(host, TESS_INVALID,
                                  "%s: %s shares memory with %s; outputs must not overlap inputs or "
-                                 "each other", call, all[output].name, all[other].name);
+                                 "each other",
+                                 call, all[output].name, all[other].name);
     return TESS_OK;
 }
 

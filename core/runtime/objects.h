@@ -59,7 +59,8 @@ struct tess_plan {
     tess_device *device;
     tess_schedule schedule;
     tess_prepared *prepared;
-    tess_candidate *candidates; /* every kernel of the backend for this pass, the chosen among them */
+    tess_candidate
+        *candidates; /* every kernel of the backend for this pass, the chosen among them */
     size_t candidate_count;
 };
 

@@ -3,7 +3,10 @@
 #include "core/base/alloc.h"
 #include "core/runtime/objects.h"
 
-static const tess_host *host_of(const tess_device *device) { return &device->context->host; }
+static const tess_host *host_of(const tess_device *device)
+{
+    return &device->context->host;
+}
 
 tess_status tess_queue_create(tess_device *device, tess_queue **out_queue)
 {

@@ -18,7 +18,8 @@ const tess_backend *tess_registry_find(const char *device_name, const char **out
     for (size_t i = 0; i < count; i++) {
         if (strlen(backends[i]->name) == length &&
             strncmp(backends[i]->name, device_name, length) == 0) {
-            *out_rest = device_name[length] == ':' ? device_name + length + 1 : device_name + length;
+            *out_rest =
+                device_name[length] == ':' ? device_name + length + 1 : device_name + length;
             return backends[i];
         }
     }
@@ -31,7 +32,10 @@ void tess_registry_write(tess_text *out_text)
     const tess_backend *const *backends = tess_registry(&count);
 
     for (size_t i = 0; i < count; i++)
-        tess_text_add(out_text, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ",
+        tess_text_add(out_text, "%s%s",
+                      i == 0          ? ""
+                      : i + 1 < count ? ", "
+                                      : " or ",
                       backends[i]->name);
 }
 
@@ -83,9 +87,9 @@ tess_status tess_registry_check_list(const tess_host *host, const char *call, co
         memcpy(word, name, sizeof word);
         word[strcspn(word, ":")] = '\0'; /* the number behind it is not what was mistyped */
         nearest = tess_registry_nearest(word);
-        return tess_fail(host, TESS_INVALID, "%s: %s %s \"%s\"; it takes %s%s%s%s", call, what, verb,
-                         name, known, nearest ? " (did you mean " : "", nearest ? nearest : "",
-                         nearest ? "?)" : "");
+        return tess_fail(host, TESS_INVALID, "%s: %s %s \"%s\"; it takes %s%s%s%s", call, what,
+                         verb, name, known, nearest ? " (did you mean " : "",
+                         nearest ? nearest : "", nearest ? "?)" : "");
     }
     return TESS_OK;
 }

@@ -30,8 +30,8 @@ const tess_kernel *tess_select(const tess_kernel *kernels, size_t count, const c
     }
     for (size_t i = 0; best && i < asked; i++)
         if (candidates[i].refusal.code == TESS_ACCEPTED && candidates[i].kernel != best)
-            candidates[i].refusal = (tess_refusal){
-                TESS_REFUSED_OUTRANKED, candidates[i].kernel->priority, best->priority};
+            candidates[i].refusal = (tess_refusal){TESS_REFUSED_OUTRANKED,
+                                                   candidates[i].kernel->priority, best->priority};
     return best;
 }
 

@@ -16,7 +16,8 @@ tess_status tess_take_size(const tess_host *host, const char *call, const char *
     if (given <= sizeof given || given > MOST_STRUCT_SIZE)
         return tess_fail(host, TESS_INVALID,
                          "%s: %s.struct_size is %zu; it takes the struct's own size, %zu in this "
-                         "version", call, name, given, size);
+                         "version",
+                         call, name, given, size);
     return TESS_OK;
 }
 
@@ -59,7 +60,8 @@ tess_status tess_take_attention_desc(const tess_host *host, const char *call,
         desc->paging = &out_taken->paging;
     }
     if (desc->bias) {
-        TESS_TRY(tess_take(host, call, "bias", desc->bias, sizeof out_taken->bias, &out_taken->bias));
+        TESS_TRY(
+            tess_take(host, call, "bias", desc->bias, sizeof out_taken->bias, &out_taken->bias));
         desc->bias = &out_taken->bias;
     }
     if (desc->scaling) {

@@ -71,8 +71,8 @@ tess_cost tess_cost_of(const tess_line *line)
         const int64_t r = length_at(&line->used_q, &line->lens_q, line->seqlen_q, i, &equal);
         const int64_t c = length_at(&line->used_k, &line->lens_k, line->seqlen_k, i, &equal_k);
         equal = tess_min_i64(tess_min_i64(equal, equal_k), line->batch - i);
-        pairs += (double)equal * tess_cost_pairs(r, c, line->mask, line->window_left,
-                                                 line->window_right);
+        pairs += (double)equal *
+                 tess_cost_pairs(r, c, line->mask, line->window_left, line->window_right);
         rows += (double)equal * (double)r;
         columns += (double)equal * (double)c;
     }
@@ -81,14 +81,15 @@ tess_cost tess_cost_of(const tess_line *line)
     if (line->backward) {
         /* S and dQ, dK over head_dim; dP and dV over head_dim_v; reads also O, dO and LSE */
         cost.flops = 2.0 * (3.0 * head_dim + 2.0 * head_dim_v) * cost.pairs;
-        cost.bytes = 2.0 * size * (rows * heads_q * (head_dim + head_dim_v) +
-                                   columns * heads_kv * (head_dim + head_dim_v)) +
+        cost.bytes = 2.0 * size *
+                         (rows * heads_q * (head_dim + head_dim_v) +
+                          columns * heads_kv * (head_dim + head_dim_v)) +
                      rows * heads_q * 4.0;
     } else {
         cost.flops = 2.0 * (head_dim + head_dim_v) * cost.pairs;
-        cost.bytes = size * (rows * heads_q * head_dim +
-                             columns * heads_kv * (head_dim + head_dim_v)) +
-                     o_size * rows * heads_q * head_dim_v + rows * heads_q * 4.0;
+        cost.bytes =
+            size * (rows * heads_q * head_dim + columns * heads_kv * (head_dim + head_dim_v)) +
+            o_size * rows * heads_q * head_dim_v + rows * heads_q * 4.0;
     }
     return cost;
 }

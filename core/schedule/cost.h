@@ -8,7 +8,8 @@
 /* Counts admitted pairs only: a causal problem does about half the flops of a full one. */
 typedef struct tess_cost {
     double pairs; /* admitted (row, column) pairs, over all sequences and query heads */
-    double flops; /* forward 2 (head_dim + head_dim_v) per pair; backward 2 (3 head_dim + 2 head_dim_v) */
+    double flops; /* forward 2 (head_dim + head_dim_v) per pair; backward 2 (3 head_dim + 2
+                     head_dim_v) */
     double bytes; /* least traffic: every input read once, every output written once */
 } tess_cost;
 

@@ -47,8 +47,7 @@ static void write_dtypes(uint32_t dtypes, tess_text *out_text)
     }
 }
 
-void tess_refusal_write(const tess_refusal *refusal, const tess_kernel *kernel,
-                        tess_text *out_text)
+void tess_refusal_write(const tess_refusal *refusal, const tess_kernel *kernel, tess_text *out_text)
 {
     switch (refusal->code) {
     case TESS_ACCEPTED:
@@ -68,13 +67,16 @@ void tess_refusal_write(const tess_refusal *refusal, const tess_kernel *kernel,
                       refusal->limit);
         break;
     case TESS_REFUSED_FEATURE:
-        tess_text_add(out_text, "needs %s, which this device does not have or TESSERA_CPU_ISA "
-                                "excludes", kernel->feature_name);
+        tess_text_add(out_text,
+                      "needs %s, which this device does not have or TESSERA_CPU_ISA "
+                      "excludes",
+                      kernel->feature_name);
         break;
     case TESS_REFUSED_ROWS:
         tess_text_add(out_text,
                       "for at most %" PRId64 " rows with the heads of a group folded in, not "
-                      "%" PRId64, refusal->limit, refusal->seen);
+                      "%" PRId64,
+                      refusal->limit, refusal->seen);
         break;
     case TESS_REFUSED_SCALING:
         tess_text_add(out_text, "takes no descale factors");
@@ -90,8 +92,9 @@ void tess_refusal_write(const tess_refusal *refusal, const tess_kernel *kernel,
         tess_text_add(out_text, "TESSERA_KERNEL does not name it");
         break;
     case TESS_REFUSED_OUTRANKED:
-        tess_text_add(out_text, "would do; another is preferred (priority %" PRId64 " over %" PRId64
-                                ")", refusal->limit, refusal->seen);
+        tess_text_add(out_text,
+                      "would do; another is preferred (priority %" PRId64 " over %" PRId64 ")",
+                      refusal->limit, refusal->seen);
         break;
     }
 }

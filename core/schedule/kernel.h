@@ -11,16 +11,16 @@
  * in one place (kernel.c) so that every backend explains itself in the same words. */
 typedef enum tess_refusal_code {
     TESS_ACCEPTED = 0,
-    TESS_REFUSED_PASS,       /* seen: the problem's pass */
-    TESS_REFUSED_DTYPE,      /* seen: the problem's dtype */
-    TESS_REFUSED_HEAD_DIM,   /* seen: head_dim or head_dim_v, limit: the largest taken */
-    TESS_REFUSED_FEATURE,    /* seen: features of the device, limit: feature bits needed */
-    TESS_REFUSED_ROWS,       /* seen: folded rows, limit: the most this kernel is for */
-    TESS_REFUSED_SCALING,    /* descale factors */
-    TESS_REFUSED_PROGRAM,    /* custom score or mask */
-    TESS_REFUSED_GRADIENT,   /* seen: gradient bits asked for, limit: those offered */
-    TESS_REFUSED_NAME,       /* TESSERA_KERNEL names others */
-    TESS_REFUSED_OUTRANKED   /* it would take it; another is preferred */
+    TESS_REFUSED_PASS,     /* seen: the problem's pass */
+    TESS_REFUSED_DTYPE,    /* seen: the problem's dtype */
+    TESS_REFUSED_HEAD_DIM, /* seen: head_dim or head_dim_v, limit: the largest taken */
+    TESS_REFUSED_FEATURE,  /* seen: features of the device, limit: feature bits needed */
+    TESS_REFUSED_ROWS,     /* seen: folded rows, limit: the most this kernel is for */
+    TESS_REFUSED_SCALING,  /* descale factors */
+    TESS_REFUSED_PROGRAM,  /* custom score or mask */
+    TESS_REFUSED_GRADIENT, /* seen: gradient bits asked for, limit: those offered */
+    TESS_REFUSED_NAME,     /* TESSERA_KERNEL names others */
+    TESS_REFUSED_OUTRANKED /* it would take it; another is preferred */
 } tess_refusal_code;
 
 typedef struct tess_refusal {
@@ -32,9 +32,9 @@ typedef struct tess_kernel tess_kernel;
 struct tess_kernel {
     const char *name; /* decoded in docs/kernels.md; the same string everywhere */
     int32_t pass;
-    int32_t priority; /* among those that accept, the largest wins */
-    uint32_t features;  /* tess_caps.features it needs */
-    uint32_t dtypes;    /* bit (1 << TESS_F32) ... of storage types it takes */
+    int32_t priority;  /* among those that accept, the largest wins */
+    uint32_t features; /* tess_caps.features it needs */
+    uint32_t dtypes;   /* bit (1 << TESS_F32) ... of storage types it takes */
     int64_t max_head_dim;
     int64_t max_folded_rows; /* 0: any; else it is for short problems only */
     int64_t tile_rows, tile_columns;

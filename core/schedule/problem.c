@@ -23,7 +23,10 @@ typedef struct checker {
 
 #define INVALID(c, ...) tess_fail((c)->host, TESS_INVALID, __VA_ARGS__)
 
-static bool is_fp8(tess_dtype dtype) { return dtype == TESS_E4M3 || dtype == TESS_E5M2; }
+static bool is_fp8(tess_dtype dtype)
+{
+    return dtype == TESS_E4M3 || dtype == TESS_E5M2;
+}
 
 static bool is_16_or_32_bit_float(tess_dtype dtype)
 {
@@ -112,8 +115,10 @@ static tess_status check_heads(const checker *c)
     TESS_TRY(check_equal(c, "v.heads", d->v.heads, "k.heads", d->k.heads));
     TESS_TRY(check_equal(c, "o.heads", d->o.heads, "q.heads", d->q.heads));
     if (d->k.heads == 0 ? d->q.heads != 0 : d->q.heads == 0 || d->q.heads % d->k.heads != 0)
-        return INVALID(c, "%s: q.heads is %" PRId64 "; it must be a multiple of k.heads, which is %"
-                       PRId64 " (both may be 0)", c->call, d->q.heads, d->k.heads);
+        return INVALID(c,
+                       "%s: q.heads is %" PRId64
+                       "; it must be a multiple of k.heads, which is %" PRId64 " (both may be 0)",
+                       c->call, d->q.heads, d->k.heads);
     return TESS_OK;
 }
 
@@ -171,8 +176,7 @@ static tess_status take_score(const checker *c)
     if (!isfinite(d->softcap) || d->softcap < 0.0f)
         return INVALID(c, "%s: softcap is %g; it takes 0 (off) or a positive finite number",
                        c->call, (double)d->softcap);
-    c->problem->scale =
-        is_set ? d->softmax_scale : (float)(1.0 / sqrt((double)d->q.head_dim));
+    c->problem->scale = is_set ? d->softmax_scale : (float)(1.0 / sqrt((double)d->q.head_dim));
     c->problem->softcap = d->softcap;
     return TESS_OK;
 }
@@ -185,15 +189,20 @@ static tess_status take_mask(const checker *c)
                            TESS_ALLOW_NONFINITE_SPREAD | TESS_SCALE_IS_SET;
 
     if (d->mask & ~masks)
-        return INVALID(c, "%s: mask is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32
-                       " (TESS_MASK_CAUSAL, _WINDOW, _TOP_LEFT)", c->call, d->mask, masks);
+        return INVALID(c,
+                       "%s: mask is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32
+                       " (TESS_MASK_CAUSAL, _WINDOW, _TOP_LEFT)",
+                       c->call, d->mask, masks);
     if (d->flags & ~flags)
-        return INVALID(c, "%s: flags is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32
-                       " (TESS_DETERMINISTIC ... TESS_SCALE_IS_SET)", c->call, d->flags, flags);
+        return INVALID(c,
+                       "%s: flags is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32
+                       " (TESS_DETERMINISTIC ... TESS_SCALE_IS_SET)",
+                       c->call, d->flags, flags);
     if (!(d->mask & TESS_MASK_WINDOW) && (d->window_left != 0 || d->window_right != 0))
-        return INVALID(c, "%s: window_left is %" PRId64 " and window_right is %" PRId64
-                       " without TESS_MASK_WINDOW; they take 0 there", c->call, d->window_left,
-                       d->window_right);
+        return INVALID(c,
+                       "%s: window_left is %" PRId64 " and window_right is %" PRId64
+                       " without TESS_MASK_WINDOW; they take 0 there",
+                       c->call, d->window_left, d->window_right);
     if (d->num_splits < 0 || d->num_splits > MOST_SPLITS)
         return INVALID(c, "%s: num_splits is %" PRId64 "; it takes 0 (chosen) to %d", c->call,
                        d->num_splits, MOST_SPLITS);
@@ -235,7 +244,8 @@ static tess_status take_bound(const checker *c, const char *name, int64_t bound,
                        bound, most_extent);
     if (!is_packed) {
         if (bound != 0)
-            return INVALID(c, "%s: varlen.%s is %" PRId64
+            return INVALID(c,
+                           "%s: varlen.%s is %" PRId64
                            "; without cu_seqlens the layout gives it and it takes 0",
                            c->call, name, bound);
         return TESS_OK;
@@ -252,9 +262,10 @@ static tess_status check_copy(const checker *c, const tess_varlen *v, const char
                               const void *copy, uint32_t bit)
 {
     if (copy && !(v->present & bit))
-        return INVALID(c, "%s: varlen.%s is given but varlen.present is 0x%" PRIx32
-                       " without 0x%" PRIx32 "; it takes NULL there", c->call, name, v->present,
-                       bit);
+        return INVALID(c,
+                       "%s: varlen.%s is given but varlen.present is 0x%" PRIx32
+                       " without 0x%" PRIx32 "; it takes NULL there",
+                       c->call, name, v->present, bit);
     return TESS_OK;
 }
 
@@ -264,8 +275,10 @@ static tess_status check_varlen(const checker *c, const tess_varlen *v)
                           TESS_VARLEN_SEQUSED_Q | TESS_VARLEN_SEQUSED_K;
 
     if (v->present & ~bits)
-        return INVALID(c, "%s: varlen.present is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32
-                       " (TESS_VARLEN_...)", c->call, v->present, bits);
+        return INVALID(c,
+                       "%s: varlen.present is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32
+                       " (TESS_VARLEN_...)",
+                       c->call, v->present, bits);
     if (v->index_dtype != 0 && v->index_dtype != TESS_I32 && v->index_dtype != TESS_I64)
         return INVALID(c, "%s: varlen.index_dtype is %" PRId32 " (%s); it takes i32 or i64",
                        c->call, v->index_dtype, tess_dtype_name(v->index_dtype));
@@ -275,8 +288,10 @@ static tess_status check_varlen(const checker *c, const tess_varlen *v)
     TESS_TRY(check_copy(c, v, "host_seqused_q", v->host_seqused_q, TESS_VARLEN_SEQUSED_Q));
     TESS_TRY(check_copy(c, v, "host_seqused_k", v->host_seqused_k, TESS_VARLEN_SEQUSED_K));
     if (c->desc->paging && (v->present & TESS_VARLEN_CU_SEQLENS_K))
-        return INVALID(c, "%s: varlen.present has TESS_VARLEN_CU_SEQLENS_K together with paging; "
-                       "paged keys take their lengths from seqused_k", c->call);
+        return INVALID(c,
+                       "%s: varlen.present has TESS_VARLEN_CU_SEQLENS_K together with paging; "
+                       "paged keys take their lengths from seqused_k",
+                       c->call);
     return TESS_OK;
 }
 
@@ -313,7 +328,8 @@ static tess_status take_sequences(const checker *c)
         if (v && v->max_seqlen_k != 0)
             TESS_TRY(take_bound(c, "max_seqlen_k", v->max_seqlen_k, true, p->columns, &p->columns));
     } else if (v) {
-        TESS_TRY(take_bound(c, "max_seqlen_k", v->max_seqlen_k, packed_k, d->k.seqlen, &p->columns));
+        TESS_TRY(
+            take_bound(c, "max_seqlen_k", v->max_seqlen_k, packed_k, d->k.seqlen, &p->columns));
     }
     if (v)
         TESS_TRY(take_bound(c, "max_seqlen_q", v->max_seqlen_q, packed_q, d->q.seqlen, &p->rows));
@@ -373,20 +389,30 @@ static tess_status take_bias(const checker *c)
     if (!b)
         return TESS_OK;
     if (b->present & ~bits)
-        return INVALID(c, "%s: bias.present is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32
-                       " (TESS_BIAS_...)", c->call, b->present, bits);
+        return INVALID(
+            c, "%s: bias.present is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32 " (TESS_BIAS_...)",
+            c->call, b->present, bits);
     if ((b->present & TESS_BIAS_TENSOR) ? !is_16_or_32_bit_float(b->tensor_dtype)
                                         : b->tensor_dtype != 0)
         return INVALID(c, "%s: bias.tensor_dtype is %" PRId32 " (%s); it takes %s", c->call,
                        b->tensor_dtype, tess_dtype_name(b->tensor_dtype),
                        b->present & TESS_BIAS_TENSOR ? "f32, f16 or bf16"
                                                      : "0 without TESS_BIAS_TENSOR");
-    const bool has_tensor = b->present & TESS_BIAS_TENSOR, has_slopes = b->present & TESS_BIAS_ALIBI;
+    const bool has_tensor = b->present & TESS_BIAS_TENSOR,
+               has_slopes = b->present & TESS_BIAS_ALIBI;
     const bool has_sink = b->present & TESS_BIAS_SINK;
     const side sides[] = {
-        {"bias.tensor_stride", b->tensor_stride, 4, "TESS_BIAS_TENSOR", has_tensor,
+        {"bias.tensor_stride",
+         b->tensor_stride,
+         4,
+         "TESS_BIAS_TENSOR",
+         has_tensor,
          {p->sequences, p->heads_q, p->rows, p->columns}},
-        {"bias.slope_stride", b->slope_stride, 2, "TESS_BIAS_ALIBI", has_slopes,
+        {"bias.slope_stride",
+         b->slope_stride,
+         2,
+         "TESS_BIAS_ALIBI",
+         has_slopes,
          {p->sequences, p->heads_q}},
         {"bias.sink_stride", &b->sink_stride, 1, "TESS_BIAS_SINK", has_sink, {p->heads_q}}};
 
@@ -417,15 +443,28 @@ static tess_status take_scaling(const checker *c)
         return INVALID(c, "%s: scaling is given but q.dtype is %s; it takes NULL there", c->call,
                        tess_dtype_name(c->problem->dtype));
     if (s->q_rows_per_block < 0 || s->k_rows_per_block < 0 || s->v_rows_per_block < 0)
-        return INVALID(c, "%s: scaling has %" PRId64 ", %" PRId64 " and %" PRId64
-                       " rows per block of q, k and v; each takes 0 (one block) or more", c->call,
-                       s->q_rows_per_block, s->k_rows_per_block, s->v_rows_per_block);
+        return INVALID(c,
+                       "%s: scaling has %" PRId64 ", %" PRId64 " and %" PRId64
+                       " rows per block of q, k and v; each takes 0 (one block) or more",
+                       c->call, s->q_rows_per_block, s->k_rows_per_block, s->v_rows_per_block);
     const side sides[] = {
-        {"scaling.q_stride", s->q_stride, 3, "", true,
+        {"scaling.q_stride",
+         s->q_stride,
+         3,
+         "",
+         true,
          {p->sequences, p->heads_q, blocks_of(p->rows, s->q_rows_per_block)}},
-        {"scaling.k_stride", s->k_stride, 3, "", true,
+        {"scaling.k_stride",
+         s->k_stride,
+         3,
+         "",
+         true,
          {p->sequences, p->heads_kv, blocks_of(p->columns, s->k_rows_per_block)}},
-        {"scaling.v_stride", s->v_stride, 3, "", true,
+        {"scaling.v_stride",
+         s->v_stride,
+         3,
+         "",
+         true,
          {p->sequences, p->heads_kv, blocks_of(p->columns, s->v_rows_per_block)}}};
 
     for (int i = 0; i < 3; i++)
@@ -495,8 +534,10 @@ static tess_status take_gradient(const checker *c, const char *name, const tess_
     *out_layout = *like;
     if (memcmp(given, &unset, sizeof unset) == 0) {
         if (is_output && tess_layout_overlaps_itself(like))
-            return INVALID(c, "%s: %s is not given and %s overlaps itself; give a layout that does "
-                           "not", c->call, name, like_name);
+            return INVALID(c,
+                           "%s: %s is not given and %s overlaps itself; give a layout that does "
+                           "not",
+                           c->call, name, like_name);
         return TESS_OK;
     }
     TESS_TRY(check_layout(c, name, given));
@@ -505,11 +546,12 @@ static tess_status take_gradient(const checker *c, const char *name, const tess_
                        given->dtype, tess_dtype_name(given->dtype), tess_dtype_name(like->dtype));
     if (given->batch != like->batch || given->seqlen != like->seqlen ||
         given->heads != like->heads || given->head_dim != like->head_dim)
-        return INVALID(c, "%s: %s is (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+        return INVALID(c,
+                       "%s: %s is (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                        "); it must have the extents of %s, (%" PRId64 ", %" PRId64 ", %" PRId64
-                       ", %" PRId64 ")", c->call, name, given->batch, given->seqlen, given->heads,
-                       given->head_dim, like_name, like->batch, like->seqlen, like->heads,
-                       like->head_dim);
+                       ", %" PRId64 ")",
+                       c->call, name, given->batch, given->seqlen, given->heads, given->head_dim,
+                       like_name, like->batch, like->seqlen, like->heads, like->head_dim);
     *out_layout = *given;
     forget_unused_strides(out_layout);
     return is_output ? check_output(c, name, given) : TESS_OK;
@@ -519,7 +561,10 @@ static tess_status take_gradient(const checker *c, const char *name, const tess_
 static tess_status take_bias_gradient(const checker *c, const tess_gradient_desc *wanted)
 {
     tess_problem *p = c->problem;
-    side dbias = {"gradients.dbias_stride", wanted->dbias_stride, 4, "TESS_GRADIENT_BIAS",
+    side dbias = {"gradients.dbias_stride",
+                  wanted->dbias_stride,
+                  4,
+                  "TESS_GRADIENT_BIAS",
                   (p->gradients & TESS_GRADIENT_BIAS) != 0,
                   {p->sequences, p->heads_q, p->rows, p->columns}};
     char strides[96];
@@ -547,18 +592,23 @@ tess_status tess_problem_add_gradients(const tess_host *host, const char *call,
     const uint32_t given = wanted->wanted;
 
     if (given & ~bits)
-        return INVALID(&c, "%s: gradients.wanted is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32
-                       " (TESS_GRADIENT_...)", call, given, bits);
+        return INVALID(&c,
+                       "%s: gradients.wanted is 0x%" PRIx32 "; it takes the bits 0x%" PRIx32
+                       " (TESS_GRADIENT_...)",
+                       call, given, bits);
     if (wanted->reserved != 0)
         return INVALID(&c, "%s: gradients.reserved is %" PRIu32 "; it takes 0", call,
                        wanted->reserved);
     if (((given & TESS_GRADIENT_BIAS) && !(problem->bias & TESS_BIAS_TENSOR)) ||
         ((given & TESS_GRADIENT_ALIBI) && !(problem->bias & TESS_BIAS_ALIBI)) ||
         ((given & TESS_GRADIENT_SINK) && !(problem->bias & TESS_BIAS_SINK)))
-        return INVALID(&c, "%s: gradients.wanted is 0x%" PRIx32 " but bias.present is 0x%" PRIx32
-                       "; a gradient is of something that is present", call, given, problem->bias);
+        return INVALID(&c,
+                       "%s: gradients.wanted is 0x%" PRIx32 " but bias.present is 0x%" PRIx32
+                       "; a gradient is of something that is present",
+                       call, given, problem->bias);
     problem->gradients = given ? given : TESS_GRADIENT_Q | TESS_GRADIENT_K | TESS_GRADIENT_V;
-    TESS_TRY(take_gradient(&c, "gradients.d_o", &wanted->d_o, &problem->o, "o", false, &problem->d_o));
+    TESS_TRY(
+        take_gradient(&c, "gradients.d_o", &wanted->d_o, &problem->o, "o", false, &problem->d_o));
     TESS_TRY(take_gradient(&c, "gradients.dq", &wanted->dq, &problem->q, "q",
                            problem->gradients & TESS_GRADIENT_Q, &problem->dq));
     TESS_TRY(take_gradient(&c, "gradients.dk", &wanted->dk, &problem->k, "k",

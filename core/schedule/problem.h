@@ -21,8 +21,8 @@ typedef struct tess_problem {
     int64_t rows, columns; /* of a sequence: exact, or the upper bound with lengths */
     int64_t heads_q, heads_kv, group;
     int64_t head_dim, head_dim_v;
-    int64_t window_left, window_right; /* negative: no bound */
-    int64_t num_splits;                /* 0: the schedule decides */
+    int64_t window_left, window_right;          /* negative: no bound */
+    int64_t num_splits;                         /* 0: the schedule decides */
     int64_t page_size, max_pages, table_stride; /* page_size 0: not paged */
     int64_t bias_stride[4], slope_stride[2], sink_stride;
     int32_t pass;

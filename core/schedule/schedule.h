@@ -20,9 +20,8 @@ typedef struct tess_schedule {
 /* Lays out the schedule. Fails with TESS_INVALID when a product leaves 64 bits.
  *
  * workers  how many work items run at once and need scratch of their own */
-tess_status tess_schedule_make(const tess_host *host, const char *call,
-                               const tess_problem *problem, const tess_kernel *kernel,
-                               const tess_caps *caps, int32_t workers,
+tess_status tess_schedule_make(const tess_host *host, const char *call, const tess_problem *problem,
+                               const tess_kernel *kernel, const tess_caps *caps, int32_t workers,
                                tess_schedule *out_schedule);
 
 #endif
