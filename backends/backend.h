@@ -40,8 +40,8 @@ typedef struct tess_address {
  * - Failures go through tess_fail() with the driver's own name and number.
  * Entries without a comment "NULL: ..." are required. */
 typedef struct tess_backend {
-    const char *name; /* "cuda": the word users type and every log line has */
-    int32_t priority; /* larger is tried first when the user did not choose */
+    const char *name;            /* "cuda": the word users type and every log line has */
+    int32_t priority;            /* larger is tried first when the user did not choose */
     int32_t has_plain_addresses; /* base + offset is formed by core before launch */
 
     /* Number of devices, 0 with the reason written. Cheap: may load a driver, makes no context. */
@@ -56,7 +56,7 @@ typedef struct tess_backend {
     void (*close)(tess_backend_device *device);
     const tess_caps *(*caps)(const tess_backend_device *device);
 
-    const tess_kernel *(*kernels)(size_t *out_count); /* the static table of the .def files */
+    const tess_kernel *(*kernels)(size_t *out_count);      /* the static table of the .def files */
     int32_t (*workers)(const tess_backend_device *device); /* NULL: no per-worker scratch */
 
     tess_status (*prepare)(tess_backend_device *device, const tess_schedule *schedule,
@@ -76,8 +76,8 @@ typedef struct tess_backend {
     tess_status (*queue_wait)(tess_backend_queue *queue);
     tess_status (*upload)(tess_backend_queue *queue, void *device_memory, const void *host_memory,
                           size_t size);
-    tess_status (*download)(tess_backend_queue *queue, void *host_memory,
-                            const void *device_memory, size_t size);
+    tess_status (*download)(tess_backend_queue *queue, void *host_memory, const void *device_memory,
+                            size_t size);
     /* The queue's own scratch, at least size bytes; grows, waits when it must. NULL: refused. */
     tess_status (*scratch)(tess_backend_queue *queue, size_t size, void **out_memory);
 

@@ -103,7 +103,7 @@ def check_listed(paths):
     for path in paths:
         if path.suffix != ".c" or path.parts[0] not in ("core", "backends", "tests"):
             continue
-        above = [builds[parent] for parent in path.parents if parent in builds]
+        above = [builds[parent] for parent in path.parents if parent in builds and parent.name]
         if not any(re.search(rf"[/']{re.escape(path.stem)}(?:\.c)?'", text) for text in above):
             yield path, 1, "is named by no meson.build"
 

@@ -8,6 +8,7 @@ Versions of clang-format disagree in details, so only the one this tree is forma
 without it the check is a skip.
 """
 import argparse
+import fnmatch
 import pathlib
 import re
 import shutil
@@ -19,8 +20,12 @@ import tree
 SKIP = 77
 VERSION = 14
 
-# Tables of one entry a line, which a formatter would fold.
-UNFORMATTED = (".def",)
+# Tables of one entry or one verb a line, which a formatter would fold or spread.
+UNFORMATTED = ("*.def", "backends/cpu/vec_*.h", "core/portable/dialect.h")
+
+
+def is_table(path):
+    return any(fnmatch.fnmatchcase(str(path), pattern) for pattern in UNFORMATTED)
 
 
 def find_formatter():
@@ -45,7 +50,7 @@ def main():
         print(f"clang-format {VERSION} is not installed")
         return SKIP
     files = arguments.files or [tree.ROOT / path for path in tree.paths()
-                                if tree.is_c(path) and path.suffix not in UNFORMATTED]
+                                if tree.is_c(path) and not is_table(path)]
     mode = ["--dry-run", "-Werror"] if arguments.check else ["-i"]
     result = subprocess.run([formatter, "--style=file", *mode, *files], check=False,
                             stderr=subprocess.PIPE, text=True, cwd=tree.ROOT)

@@ -12,7 +12,10 @@
 /* All of this is static inline: files compiled for different instruction sets include it, and the
  * linker must not pick one's copy for another. */
 
-static inline int64_t tess_cpu_element_size(int32_t dtype) { return dtype == TESS_F32 ? 4 : 2; }
+static inline int64_t tess_cpu_element_size(int32_t dtype)
+{
+    return dtype == TESS_F32 ? 4 : 2;
+}
 
 static inline float tess_cpu_load(const char *base, int64_t index, int32_t dtype)
 {
@@ -77,8 +80,7 @@ static inline void tess_cpu_put_row(const tess_cpu_work *work, int64_t folded_ro
 
     if (work->splits > 1) {
         const int64_t row = query * args->heads_q + head;
-        memcpy(work->partial_o + row * args->head_dim_v, o,
-               (size_t)args->head_dim_v * sizeof *o);
+        memcpy(work->partial_o + row * args->head_dim_v, o, (size_t)args->head_dim_v * sizeof *o);
         work->partial_lse[row] = lse;
         return;
     }

@@ -42,7 +42,8 @@ static void merge_row(const merge_run *run, int64_t batch, int64_t row, int64_t 
 {
     const tess_merge_desc *d = run->desc;
     const tess_layout *op = &d->o_part, *lp = &d->lse_part, *o = &d->o, *l = &d->lse;
-    const int64_t from = batch * op->batch_stride + row * op->seqlen_stride + head * op->head_stride;
+    const int64_t from =
+        batch * op->batch_stride + row * op->seqlen_stride + head * op->head_stride;
     const int64_t to = batch * o->batch_stride + row * o->seqlen_stride + head * o->head_stride;
     const char *lses = run->lse_part + 4 * (batch * lp->batch_stride + row * lp->seqlen_stride +
                                             head * lp->head_stride);
@@ -53,15 +54,17 @@ static void merge_row(const merge_run *run, int64_t batch, int64_t row, int64_t 
         for (int64_t part = 0; part < d->parts; part++) {
             const float lse = tess_cpu_load(lses, part * d->lse_part_stride, TESS_F32);
             if (lse != TESS_NEG_INF) /* else not there, whatever its O holds */
-                sum += tess_cpu_union_weight(all, lse) *
-                       tess_cpu_load(run->o_part, from + part * d->o_part_stride + dim * op->dim_stride,
-                                     op->dtype);
+                sum +=
+                    tess_cpu_union_weight(all, lse) *
+                    tess_cpu_load(run->o_part,
+                                  from + part * d->o_part_stride + dim * op->dim_stride, op->dtype);
         }
         tess_cpu_store(run->o, to + dim * o->dim_stride, o->dtype, sum);
     }
     if (run->lse)
-        tess_cpu_store(run->lse, batch * l->batch_stride + row * l->seqlen_stride +
-                       head * l->head_stride, TESS_F32, tess_cpu_union_lse(all));
+        tess_cpu_store(run->lse,
+                       batch * l->batch_stride + row * l->seqlen_stride + head * l->head_stride,
+                       TESS_F32, tess_cpu_union_lse(all));
 }
 
 /* An item is one (batch, row) with all its heads. */
@@ -85,7 +88,6 @@ tess_status tess_cpu_merge(tess_backend_queue *queue, const tess_merge_desc *des
         .lse = args->lse.base ? (char *)args->lse.base + args->lse.offset : NULL,
     };
 
-    tess_cpu_for_each(desc->o.batch * desc->o.seqlen, queue->device->caps.units, merge_item,
-                      &run);
+    tess_cpu_for_each(desc->o.batch * desc->o.seqlen, queue->device->caps.units, merge_item, &run);
     return TESS_OK;
 }

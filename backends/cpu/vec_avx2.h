@@ -24,30 +24,78 @@ enum {
     VEC_BLOCK_PANELS = 4 /* most wide panels in a block of rows of the backward pass */
 };
 
-static inline vec vec_set(float a) { return _mm256_set1_ps(a); }
-static inline vec vec_broadcast(const float *at) { return _mm256_broadcast_ss(at); }
-static inline vec vec_load(const float *at) { return _mm256_loadu_ps(at); }
-static inline void vec_store(float *at, vec a) { _mm256_storeu_ps(at, a); }
+static inline vec vec_set(float a)
+{
+    return _mm256_set1_ps(a);
+}
+static inline vec vec_broadcast(const float *at)
+{
+    return _mm256_broadcast_ss(at);
+}
+static inline vec vec_load(const float *at)
+{
+    return _mm256_loadu_ps(at);
+}
+static inline void vec_store(float *at, vec a)
+{
+    _mm256_storeu_ps(at, a);
+}
 
-static inline vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
-static inline vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
-static inline vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
-static inline vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
-static inline vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
-static inline vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); } /* b if one is NaN */
-static inline vec vec_min(vec a, vec b) { return _mm256_min_ps(a, b); } /* the same */
+static inline vec vec_add(vec a, vec b)
+{
+    return _mm256_add_ps(a, b);
+}
+static inline vec vec_sub(vec a, vec b)
+{
+    return _mm256_sub_ps(a, b);
+}
+static inline vec vec_mul(vec a, vec b)
+{
+    return _mm256_mul_ps(a, b);
+}
+static inline vec vec_div(vec a, vec b)
+{
+    return _mm256_div_ps(a, b);
+}
+static inline vec vec_fma(vec a, vec b, vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+static inline vec vec_max(vec a, vec b)
+{
+    return _mm256_max_ps(a, b);
+} /* b if one is NaN */
+static inline vec vec_min(vec a, vec b)
+{
+    return _mm256_min_ps(a, b);
+} /* the same */
 
-static inline vec vec_abs(vec a) { return _mm256_andnot_ps(vec_set(-0.0f), a); }
+static inline vec vec_abs(vec a)
+{
+    return _mm256_andnot_ps(vec_set(-0.0f), a);
+}
 
 static inline vec vec_copysign(vec size, vec sign)
 {
     return _mm256_or_ps(vec_abs(size), _mm256_and_ps(vec_set(-0.0f), sign));
 }
 
-static inline vec_mask vec_less(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
-static inline vec_mask vec_equal(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
-static inline vec_mask vec_both(vec_mask a, vec_mask b) { return _mm256_and_ps(a, b); }
-static inline int vec_any(vec_mask a) { return _mm256_movemask_ps(a) != 0; }
+static inline vec_mask vec_less(vec a, vec b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
+}
+static inline vec_mask vec_equal(vec a, vec b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_EQ_OQ);
+}
+static inline vec_mask vec_both(vec_mask a, vec_mask b)
+{
+    return _mm256_and_ps(a, b);
+}
+static inline int vec_any(vec_mask a)
+{
+    return _mm256_movemask_ps(a) != 0;
+}
 
 static inline vec vec_select(vec_mask mask, vec yes, vec no)
 {

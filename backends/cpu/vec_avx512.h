@@ -24,30 +24,78 @@ enum {
     VEC_BLOCK_PANELS = 2 /* most wide panels in a block of rows of the backward pass */
 };
 
-static inline vec vec_set(float a) { return _mm512_set1_ps(a); }
-static inline vec vec_broadcast(const float *at) { return _mm512_set1_ps(*at); }
-static inline vec vec_load(const float *at) { return _mm512_loadu_ps(at); }
-static inline void vec_store(float *at, vec a) { _mm512_storeu_ps(at, a); }
+static inline vec vec_set(float a)
+{
+    return _mm512_set1_ps(a);
+}
+static inline vec vec_broadcast(const float *at)
+{
+    return _mm512_set1_ps(*at);
+}
+static inline vec vec_load(const float *at)
+{
+    return _mm512_loadu_ps(at);
+}
+static inline void vec_store(float *at, vec a)
+{
+    _mm512_storeu_ps(at, a);
+}
 
-static inline vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
-static inline vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
-static inline vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
-static inline vec vec_div(vec a, vec b) { return _mm512_div_ps(a, b); }
-static inline vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
-static inline vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); } /* b if one is NaN */
-static inline vec vec_min(vec a, vec b) { return _mm512_min_ps(a, b); } /* the same */
+static inline vec vec_add(vec a, vec b)
+{
+    return _mm512_add_ps(a, b);
+}
+static inline vec vec_sub(vec a, vec b)
+{
+    return _mm512_sub_ps(a, b);
+}
+static inline vec vec_mul(vec a, vec b)
+{
+    return _mm512_mul_ps(a, b);
+}
+static inline vec vec_div(vec a, vec b)
+{
+    return _mm512_div_ps(a, b);
+}
+static inline vec vec_fma(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+static inline vec vec_max(vec a, vec b)
+{
+    return _mm512_max_ps(a, b);
+} /* b if one is NaN */
+static inline vec vec_min(vec a, vec b)
+{
+    return _mm512_min_ps(a, b);
+} /* the same */
 
-static inline vec vec_abs(vec a) { return _mm512_andnot_ps(vec_set(-0.0f), a); }
+static inline vec vec_abs(vec a)
+{
+    return _mm512_andnot_ps(vec_set(-0.0f), a);
+}
 
 static inline vec vec_copysign(vec size, vec sign)
 {
     return _mm512_or_ps(vec_abs(size), _mm512_and_ps(vec_set(-0.0f), sign));
 }
 
-static inline vec_mask vec_less(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
-static inline vec_mask vec_equal(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-static inline vec_mask vec_both(vec_mask a, vec_mask b) { return (vec_mask)(a & b); }
-static inline int vec_any(vec_mask a) { return a != 0; }
+static inline vec_mask vec_less(vec a, vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+static inline vec_mask vec_equal(vec a, vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+}
+static inline vec_mask vec_both(vec_mask a, vec_mask b)
+{
+    return (vec_mask)(a & b);
+}
+static inline int vec_any(vec_mask a)
+{
+    return a != 0;
+}
 
 static inline vec vec_select(vec_mask mask, vec yes, vec no)
 {

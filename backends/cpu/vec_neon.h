@@ -24,31 +24,82 @@ enum {
     VEC_BLOCK_PANELS = 4 /* most wide panels in a block of rows of the backward pass */
 };
 
-static inline vec vec_set(float a) { return vdupq_n_f32(a); }
-static inline vec vec_broadcast(const float *at) { return vld1q_dup_f32(at); }
-static inline vec vec_load(const float *at) { return vld1q_f32(at); }
-static inline void vec_store(float *at, vec a) { vst1q_f32(at, a); }
+static inline vec vec_set(float a)
+{
+    return vdupq_n_f32(a);
+}
+static inline vec vec_broadcast(const float *at)
+{
+    return vld1q_dup_f32(at);
+}
+static inline vec vec_load(const float *at)
+{
+    return vld1q_f32(at);
+}
+static inline void vec_store(float *at, vec a)
+{
+    vst1q_f32(at, a);
+}
 
-static inline vec vec_add(vec a, vec b) { return vaddq_f32(a, b); }
-static inline vec vec_sub(vec a, vec b) { return vsubq_f32(a, b); }
-static inline vec vec_mul(vec a, vec b) { return vmulq_f32(a, b); }
-static inline vec vec_div(vec a, vec b) { return vdivq_f32(a, b); }
-static inline vec vec_fma(vec a, vec b, vec c) { return vfmaq_f32(c, a, b); }
-static inline vec vec_max(vec a, vec b) { return vmaxq_f32(a, b); } /* NaN if one is NaN */
-static inline vec vec_min(vec a, vec b) { return vminq_f32(a, b); } /* the same */
+static inline vec vec_add(vec a, vec b)
+{
+    return vaddq_f32(a, b);
+}
+static inline vec vec_sub(vec a, vec b)
+{
+    return vsubq_f32(a, b);
+}
+static inline vec vec_mul(vec a, vec b)
+{
+    return vmulq_f32(a, b);
+}
+static inline vec vec_div(vec a, vec b)
+{
+    return vdivq_f32(a, b);
+}
+static inline vec vec_fma(vec a, vec b, vec c)
+{
+    return vfmaq_f32(c, a, b);
+}
+static inline vec vec_max(vec a, vec b)
+{
+    return vmaxq_f32(a, b);
+} /* NaN if one is NaN */
+static inline vec vec_min(vec a, vec b)
+{
+    return vminq_f32(a, b);
+} /* the same */
 
-static inline vec vec_abs(vec a) { return vabsq_f32(a); }
+static inline vec vec_abs(vec a)
+{
+    return vabsq_f32(a);
+}
 
 static inline vec vec_copysign(vec size, vec sign)
 {
     return vbslq_f32(vdupq_n_u32(0x80000000u), sign, size);
 }
 
-static inline vec_mask vec_less(vec a, vec b) { return vcltq_f32(a, b); }
-static inline vec_mask vec_equal(vec a, vec b) { return vceqq_f32(a, b); }
-static inline vec_mask vec_both(vec_mask a, vec_mask b) { return vandq_u32(a, b); }
-static inline int vec_any(vec_mask a) { return vmaxvq_u32(a) != 0; }
-static inline vec vec_select(vec_mask mask, vec yes, vec no) { return vbslq_f32(mask, yes, no); }
+static inline vec_mask vec_less(vec a, vec b)
+{
+    return vcltq_f32(a, b);
+}
+static inline vec_mask vec_equal(vec a, vec b)
+{
+    return vceqq_f32(a, b);
+}
+static inline vec_mask vec_both(vec_mask a, vec_mask b)
+{
+    return vandq_u32(a, b);
+}
+static inline int vec_any(vec_mask a)
+{
+    return vmaxvq_u32(a) != 0;
+}
+static inline vec vec_select(vec_mask mask, vec yes, vec no)
+{
+    return vbslq_f32(mask, yes, no);
+}
 
 /* 2^x for x <= 127, as in vec_avx2.h: degree 5 on [-1/2, 1/2], 2^0 exactly 1, below 2^-126.5
  * exactly 0, NaN stays NaN. */

@@ -40,7 +40,10 @@ static inline vec vec_set(float a)
     return r;
 }
 
-static inline vec vec_broadcast(const float *at) { return vec_set(*at); }
+static inline vec vec_broadcast(const float *at)
+{
+    return vec_set(*at);
+}
 
 static inline vec vec_load(const float *at)
 {
@@ -49,7 +52,10 @@ static inline vec vec_load(const float *at)
     return r;
 }
 
-static inline void vec_store(float *at, vec a) { memcpy(at, a.lane, sizeof a.lane); }
+static inline void vec_store(float *at, vec a)
+{
+    memcpy(at, a.lane, sizeof a.lane);
+}
 
 static inline vec vec_add(vec a, vec b)
 {

@@ -34,8 +34,9 @@ int main(void)
     need(tess_queue_create(device, &queue));
 
     const tess_layout shape = tess_layout_packed(TESS_F32, BATCH, ROWS, HEADS, DIM);
-    const tess_attention_desc desc = {TESS_STRUCT(tess_attention_desc), .q = shape, .k = shape,
-                                      .v = shape, .o = shape, .mask = TESS_MASK_CAUSAL};
+    const tess_attention_desc desc = {
+        TESS_STRUCT(tess_attention_desc), .q = shape, .k = shape, .v = shape, .o = shape,
+        .mask = TESS_MASK_CAUSAL};
     const tess_forward_args args = {TESS_STRUCT(tess_forward_args), .q.base = q, .k.base = k,
                                     .v.base = v, .o.base = o};
     need(tess_plan_create_forward(device, &desc, &plan));
