@@ -168,8 +168,39 @@ static void contained(const tess_subject *subject)
     }
 }
 
+/* One odd element of a bias: NaN and +infinity make their row NaN when it sees the column,
+ * -infinity hides it; all three are nothing to a row that does not see it. The oracle says which is
+ * which. */
+static void odd_bias(const tess_subject *subject)
+{
+    static const double odd[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    static const char *const shapes[] = {
+        "b2 hq4 hk2 q20 k60 d8 causal",          "b1 hq2 hk1 q70 k130 d8 window=9,20",
+        "b1 hq4 hk1 q3 k60 usedk=37 page=16 d8", "b1 hq2 hk1 q9 k200 d8 causal splits=3",
+        "b2 hq2 hk1 q1 k50 d8 softcap=2 sink",   "b1 hq1 q2 k1 d8"};
+    tess_random random = tess_random_start(6, 0x50);
+    const int turns = 2 * tess_test_number("TESSERA_TEST_RANDOM", 60);
+
+    for (int turn = 0; turn < turns; turn++) {
+        tess_scene *s = tess_scene_make(subject, "fwd %s %s bias=%s fill=uniform seed=%d",
+                                        shapes[turn % (int)COUNT(shapes)], types[turn % 3],
+                                        types[turn / 3 % 3], turn + 1);
+        const tess_line *line = &s->c.line;
+        const int64_t sequence = tess_random_below(&random, line->batch);
+        const int64_t columns = tess_shape_used_columns(line, sequence);
+        const tess_place place = {sequence, tess_random_below(&random, line->heads_q),
+                                  tess_random_below(&random, line->seqlen_q),
+                                  tess_random_below(&random, columns)};
+
+        tess_scene_put(s, TESS_CASE_BIAS, place, odd[turn % (int)COUNT(odd)]);
+        if (tess_scene_run(s))
+            tess_scene_is_right(s);
+        tess_scene_free(s);
+    }
+}
+
 static const tess_scene_test tests[] = {
-    {"junk", junk}, {"hidden", hidden}, {"contained", contained}};
+    {"junk", junk}, {"hidden", hidden}, {"contained", contained}, {"odd_bias", odd_bias}};
 
 int main(int argc, char **argv)
 {

@@ -162,6 +162,27 @@ static void sinks(const tess_subject *subject)
         }
 }
 
+/* A sink of -infinity is not there. */
+static void no_sink(const tess_subject *subject)
+{
+    static const char *const options[] = {"", "causal", "splits=3", "window=0,0 topleft"};
+
+    for (size_t o = 0; o < COUNT(options); o++)
+        for (size_t t = 0; t < COUNT(types); t++) {
+            tess_scene *with = tess_scene_make(subject, "fwd b2 hq4 hk2 q20 k60 d8 %s sink %s",
+                                               types[t], options[o]);
+            tess_scene *without =
+                tess_scene_make(subject, "fwd b2 hq4 hk2 q20 k60 d8 %s %s", types[t], options[o]);
+
+            tess_scene_set_all(with, TESS_CASE_SINK, -(double)INFINITY);
+            if (tess_scene_run(with) && tess_scene_run(without) && tess_scene_is_right(with))
+                for (int64_t b = 0; b < 2; b++)
+                    tess_scene_same_bits(with, b, without, b, "with a sink of -infinity");
+            tess_scene_free(with);
+            tess_scene_free(without);
+        }
+}
+
 /* ---- Heads repeated -------------------------------------------------------------------------- */
 
 typedef struct grouped {
@@ -273,9 +294,9 @@ static void signs(const tess_subject *subject)
         }
 }
 
-static const tess_scene_test tests[] = {{"masks", masks}, {"spellings", spellings},
-                                        {"sinks", sinks}, {"heads", heads},
-                                        {"dims", dims},   {"signs", signs}};
+static const tess_scene_test tests[] = {
+    {"masks", masks}, {"spellings", spellings}, {"sinks", sinks}, {"no_sink", no_sink},
+    {"heads", heads}, {"dims", dims},           {"signs", signs}};
 
 int main(int argc, char **argv)
 {
