@@ -1,117 +1,209 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The backward pass: no backend has one, so each must refuse it with a reason and write nothing. */
-#include "tests/conformance/subject.h"
-#include "tests/kit/case.h"
+ * Gradients: every mask, option, length, layout and fill that the forward families try. */
+#include "tests/conformance/family.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static const char *const lines[] = {
-    "fwd b1 hq1 q16 k16 d64 f32",
-    "fwd b2 hq4 hk2 q16 k70 d128 bf16 causal",
-    "fwd b2 hq4 hk2 q5 k70 d40 dv72 f16 window=3,0 softcap=3 sink alibi bias",
-    "fwd hq4 hk2 lensq=3,0,5 lensk=9,4,5 d64 f16 causal deterministic",
-    "fwd b2 hq4 hk1 q1 k70 usedk=70,3 page=16 d64 bf16",
-    "fwd b2 hq2 q0 k0 d8 f32",
-};
+#define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* The gradients that a user may ask for. */
-static const uint32_t wanted[] = {
-    0,
-    TESS_GRADIENT_Q,
-    TESS_GRADIENT_K | TESS_GRADIENT_V,
-    TESS_GRADIENT_Q | TESS_GRADIENT_K | TESS_GRADIENT_V | TESS_GRADIENT_FROM_LSE,
-};
+static const char *const types[] = {"f32", "f16", "bf16"};
 
-static bool make(const char *text, tess_case *c)
+static const char *const masks[] = {"", "causal", "window=9,3", "causal window=20,0",
+                                    "topleft causal"};
+
+/* Head sizes that fit no vector, each with each type; the two sizes the same and not. */
+static void add_dims(tess_family *family)
 {
-    char why[1024];
-    tess_text reason = tess_text_in(why, sizeof why);
-    tess_line line;
+    static const int dims[] = {1,  2,  3,  7,   8,   16,  20,  31,  33,  40,  63,  64,
+                               72, 80, 96, 100, 127, 128, 129, 192, 200, 256, 257, 512};
+    static const int pairs[][2] = {{64, 128}, {128, 64}, {192, 128}, {40, 72}, {1, 256}, {256, 1}};
 
-    if (tess_line_read(text, &line, &reason) == TESS_OK && tess_case_make(&line, c, &reason))
-        return true;
-    printf("FAIL c700_backward: \"%s\": %s\n", text, why);
-    return false;
+    for (size_t d = 0; d < COUNT(dims); d++)
+        tess_family_add(family, "bwd b1 hq2 hk1 q33 k50 d%d %s %s seed=%zu", dims[d], types[d % 3],
+                        masks[d % COUNT(masks)], d + 1);
+    for (size_t p = 0; p < COUNT(pairs); p++)
+        for (size_t t = 0; t < COUNT(types); t++)
+            tess_family_add(family, "bwd b1 hq6 hk1 q33 k65 d%d dv%d %s causal seed=%zu",
+                            pairs[p][0], pairs[p][1], types[t], 3 * p + t);
 }
 
-/* A refusal names the problem and gives a reason; the plan stays what it was. */
-static int refuse(const tess_subject *subject, const tess_case *c, const char *text, uint32_t bits)
+/* Lengths around the tiles of rows and columns, around a share of columns and past all the buffers
+ * that shares add to. */
+static void add_lengths(tess_family *family)
 {
-    const tess_gradient_desc gradients = {TESS_STRUCT(tess_gradient_desc), .wanted = bits};
-    tess_plan *const mark = (tess_plan *)(uintptr_t)64;
-    tess_plan *plan = mark;
-    char why[8192] = "";
-    const tess_status status =
-        tess_plan_create_backward(subject->device, &c->desc, bits ? &gradients : NULL, &plan);
+    static const int lengths[] = {0, 1, 2, 31, 32, 33, 47, 48, 49, 95, 96, 97, 128, 129};
+    static const int columns[] = {191, 240, 241, 527, 528, 529, 1057, 4271};
 
-    tess_context_error(subject->context, why, sizeof why);
-    if (status == TESS_UNSUPPORTED && plan == mark && strstr(why, "bwd") && strstr(why, "\n"))
-        return 0;
-    printf("FAIL c700_backward on %s: \"%s\", gradients 0x%x: %s%s, text \"%s\"\n", subject->label,
-           text, bits, tess_status_name(status), plan == mark ? "" : ", plan was written", why);
-    return 1;
+    for (size_t i = 0; i < COUNT(lengths); i++)
+        for (size_t j = i % 2; j < COUNT(lengths); j += 2)
+            tess_family_add(family, "bwd b2 hq2 hk1 q%d k%d d8 %s %s seed=%zu", lengths[i],
+                            lengths[j], types[(i + j / 2) % 3], masks[(i + j) % COUNT(masks)],
+                            i + j + 1);
+    for (size_t j = 0; j < COUNT(columns); j++)
+        for (size_t m = 0; m < COUNT(masks); m++)
+            tess_family_add(family, "bwd b1 hq2 hk1 q%zu k%d d8 %s %s seed=%zu", 5 + 30 * (m % 2),
+                            columns[j], types[(j + m) % 3], masks[m], j + m);
+    tess_family_add(family, "bwd b1 hq1 q700 k700 d16 f32 causal");
+    tess_family_add(family, "bwd b1 hq1 q1500 k40 d8 bf16 causal");
+    tess_family_add(family, "bwd b0 hq4 hk2 q9 k9 d8 f32 alibi bias sink");
+    tess_family_add(family, "bwd b3 hq2 q0 k9 d8 f16 bias biasbcast=i seed=2");
+    tess_family_add(family, "bwd b2 hq0 hk0 q9 k9 d8 f32");
 }
 
-static bool is_as_filled(const tess_case *c, const uint64_t before[TESS_CASE_TENSORS])
+static void add_masks(tess_family *family)
 {
-    for (int i = 0; i < TESS_CASE_TENSORS; i++)
-        if (c->tensor[i].is_present && tess_tensor_hash(&c->tensor[i]) != before[i])
-            return false;
-    return true;
+    static const int lefts[] = {-1, 0, 1, 30, 1000}, rights[] = {-1, 0, 5, 1000};
+
+    for (size_t l = 0; l < COUNT(lefts); l++)
+        for (size_t r = 0; r < COUNT(rights); r++)
+            for (int shape = 0; shape < 3; shape++)
+                tess_family_add(family, "bwd b1 hq2 hk1 q%d k%d d8 %s window=%d,%d %s seed=%zu",
+                                shape == 0 ? 60 : 45, shape == 2 ? 20 : 60,
+                                types[(l + r + (size_t)shape) % 3], lefts[l], rights[r],
+                                (l + r) % 3 == 0   ? "causal"
+                                : (l + r) % 3 == 1 ? "topleft"
+                                                   : "",
+                                l + r + 1);
 }
 
-/* A forward plan is no backward plan, and running it as one writes nothing. */
-static int run_forward_plan(const tess_subject *subject, tess_case *c, const char *text)
+static void add_groups(tess_family *family)
 {
-    uint64_t before[TESS_CASE_TENSORS];
-    tess_backward_args args = {TESS_STRUCT(tess_backward_args)};
-    tess_plan *plan = NULL;
-    tess_queue *queue = NULL;
-    tess_status status = tess_plan_create_forward(subject->device, &c->desc, &plan);
-    int failed = 0;
+    static const int heads[][2] = {{1, 1}, {2, 1}, {3, 1},  {5, 1},  {6, 2},  {7, 1}, {8, 2},
+                                   {9, 3}, {5, 5}, {12, 2}, {16, 1}, {33, 1}, {71, 1}};
 
-    for (int i = 0; i < TESS_CASE_TENSORS; i++)
-        before[i] = c->tensor[i].is_present ? tess_tensor_hash(&c->tensor[i]) : 0;
-    if (status == TESS_OK)
-        status = tess_queue_create(subject->device, &queue);
-    if (status == TESS_OK)
-        status = tess_plan_run_backward(plan, queue, &args);
-    if (status != TESS_INVALID || !is_as_filled(c, before)) {
-        printf("FAIL c700_backward on %s: \"%s\": a forward plan run backward gives %s\n",
-               subject->label, text, tess_status_name(status));
-        failed = 1;
-    }
-    tess_plan_destroy(plan);
-    tess_queue_destroy(queue);
-    return failed;
+    for (size_t h = 0; h < COUNT(heads); h++)
+        for (int rows = 1; rows <= 19; rows += 9)
+            tess_family_add(family, "bwd b2 hq%d hk%d q%d k40 d16 %s %s seed=%zu", heads[h][0],
+                            heads[h][1], rows, types[(h + (size_t)rows) % 3],
+                            masks[(h + (size_t)rows) % COUNT(masks)], h + 1);
 }
 
-static int run(const tess_subject *subject, void *user)
+/* What is added to scores, and what their gradients are summed over. */
+static void add_scores(tess_family *family)
 {
-    int failed = 0;
+    static const char *const options[] = {
+        "softcap=1",       "softcap=30 scale=2",
+        "alibi",           "sink",
+        "alibi sink",      "bias",
+        "bias=f16",        "bias=bf16 softcap=2",
+        "scale=0",         "scale=-0.25",
+        "scale=0 sink",    "alibi softcap=0.5 scale=1",
+        "bias alibi sink", "bias sink softcap=5 alibi scale=-0.5"};
+    static const char *const axes[] = {"b",  "h",  "i",   "j",   "bh",  "bi",  "bj",  "hi",
+                                       "hj", "ij", "bhi", "bhj", "bij", "hij", "bhij"};
 
-    (void)user;
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        tess_case *c = calloc(1, sizeof *c);
+    for (size_t o = 0; o < COUNT(options); o++)
+        for (size_t m = 0; m < COUNT(masks); m++)
+            tess_family_add(family, "bwd b2 hq4 hk2 q%d k%d d16 %s %s %s seed=%zu", o % 2 ? 50 : 9,
+                            m % 2 ? 37 : 70, types[(o + m) % 3], options[o], masks[m], o + m + 1);
+    for (size_t a = 0; a < COUNT(axes); a++)
+        for (int long_rows = 0; long_rows < 2; long_rows++)
+            tess_family_add(family, "bwd b3 hq4 hk2 q%d k%d d8 %s bias biasbcast=%s %s seed=%zu",
+                            long_rows ? 90 : 5, long_rows ? 30 : 260, types[a % 3], axes[a],
+                            masks[a % COUNT(masks)], a + 1);
+}
 
-        if (!c || !make(lines[i], c)) {
-            free(c);
-            return TESS_TEST_FAILED;
-        }
-        for (size_t w = 0; w < sizeof wanted / sizeof *wanted; w++)
-            failed += refuse(subject, c, lines[i], wanted[w]);
-        failed += run_forward_plan(subject, c, lines[i]);
-        tess_case_free(c);
-        free(c);
-    }
-    printf("c700_backward on %s: %zu problems refused, %d wrong\n", subject->label,
-           sizeof lines / sizeof *lines, failed);
-    return failed ? TESS_TEST_FAILED : TESS_TEST_PASSED;
+static void add_sequences(tess_family *family)
+{
+    static const char *const lists[] = {
+        "lensq=4,4,4 lensk=7,0,5",
+        "lensq=50,0,50 lensk=30,40,30",
+        "lensq=76,34,146 lensk=1,1,1",
+        "lensq=127,1,129,64,3 lensk=127,1,129,64,3",
+        "lensq=0,0,9 lensk=0,5,200 gap=3",
+        "lensq=3,9,40 lensk=40,9,3 gap=2 usedq=3,0,31 usedk=9,9,3",
+        "lensq=1x20 lensk=17x20",
+        "lensq=30,2 index=i64 k70",
+        "b3 q20 k50 usedq=20,0,7 usedk=50,13,0",
+    };
+    static const char *const options[] = {"",
+                                          "causal",
+                                          "alibi causal",
+                                          "sink bias",
+                                          "bias biasbcast=b",
+                                          "window=5,0 softcap=2",
+                                          "invariant causal"};
+
+    for (size_t l = 0; l < COUNT(lists); l++)
+        for (size_t o = 0; o < COUNT(options); o++)
+            tess_family_add(family, "bwd hq4 hk2 %s d16 %s %s layout=%s seed=%zu", lists[l],
+                            types[(l + o) % 3], options[o], (l + o) % 4 ? "bshd" : "strided",
+                            l + o);
+}
+
+static void add_layouts(tess_family *family)
+{
+    static const char *const options[] = {"", "causal", "bias sink", "alibi causal"};
+
+    for (size_t n = 0; n < 40; n++)
+        tess_family_add(family, "bwd b2 hq4 hk2 q%zu k%d d%d %s %s layout=strided seed=%zu",
+                        7 + n % 5 * 11, n % 2 ? 33 : 70, n % 3 ? 16 : 20, types[n % 3],
+                        options[n % COUNT(options)], n + 1);
+    for (size_t n = 0; n < 6; n++)
+        tess_family_add(family, "bwd b2 hq4 hk2 q9 k33 d16 %s %s layout=%s seed=%zu", types[n % 3],
+                        options[n % COUNT(options)], n % 2 ? "sparse" : "bhsd", n + 1);
+}
+
+static void add_fills(tess_family *family)
+{
+    static const char *const fills[] = {"uniform",   "ones",       "equal", "dominate",
+                                        "ascending", "descending", "huge",  "spike",
+                                        "subnormal", "zero",       "grid"};
+
+    for (size_t f = 0; f < COUNT(fills); f++)
+        for (size_t t = 0; t < COUNT(types); t++)
+            for (int causal = 0; causal < 2; causal++)
+                tess_family_add(family, "bwd b1 hq2 hk1 q50 k100 d32 %s %s fill=%s seed=%zu",
+                                types[t], causal ? "causal" : "", fills[f], f + t + 1);
+    /* One NaN or infinity in Q, K, V or dO: as the seed has it. */
+    for (size_t n = 0; n < 24; n++)
+        tess_family_add(family, "bwd b2 hq4 hk2 q40 k60 d%d %s %s fill=%s seed=%zu", n % 5 ? 16 : 7,
+                        types[n % 3], masks[n % COUNT(masks)], n % 2 ? "nan" : "inf", n + 1);
+    for (size_t n = 0; n < 6; n++)
+        tess_family_add(family, "bwd b1 hq2 hk1 q40 k60 d16 %s %s fill=%s spread seed=%zu",
+                        types[n % 3], masks[n % COUNT(masks)], n % 2 ? "nan" : "normal", n + 1);
+    for (size_t n = 0; n < 6; n++)
+        tess_family_add(family, "bwd b2 hq2 q20 k30 d16 %s bias fill=holes seed=%zu", types[n % 3],
+                        n + 1);
+}
+
+static void strata(tess_family *family)
+{
+    add_dims(family);
+    add_lengths(family);
+    add_masks(family);
+    add_groups(family);
+    add_scores(family);
+    add_sequences(family);
+    add_layouts(family);
+    add_fills(family);
+}
+
+static bool narrow(tess_line *line)
+{
+    tess_family_widen_type(line);
+    return line->page_size == 0;
+}
+
+static void refusals(tess_family *family)
+{
+    tess_family_add(family, "bwd b2 hq4 hk1 q1 k70 usedk=70,3 page=16 d64 bf16");
+    tess_family_add(family, "bwd b1 hq2 q4 k64 page=16 d16 f32 causal layout=strided");
+    tess_family_add(family, "bwd b1 hq2 q4 k4 d64 e4m3 of=bf16");
+    tess_family_add(family, "bwd b1 hq2 q4 k4 d5000 f32");
 }
 
 int main(int argc, char **argv)
 {
-    return tess_subjects_each(argc > 1 ? argv[1] : NULL, run, NULL);
+    static const tess_family_plan plan = {.name = "c700_backward",
+                                          .strata = strata,
+                                          .narrow = narrow,
+                                          .random = 150,
+                                          .is_backward = true};
+    static const tess_family_plan refused = {
+        .name = "c700_backward, refusals", .strata = refusals, .is_refused = true};
+    const int result = tess_family_main(&plan, argc, argv);
+    const int other = tess_family_main(&refused, argc, argv);
+
+    return result ? result : other;
 }

@@ -103,7 +103,10 @@ static void add_random(tess_family *family)
     for (int added = 0, tries = 0; added < count && tries < 100 * count; tries++) {
         tess_line line;
 
-        tess_generate_line(tess_random_next(&random) >> 40, &line);
+        if (family->plan->is_backward)
+            tess_generate_backward_line(tess_random_next(&random) >> 40, &line);
+        else
+            tess_generate_line(tess_random_next(&random) >> 40, &line);
         if (family->plan->narrow(&line)) {
             add(family, &line);
             added++;

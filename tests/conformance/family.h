@@ -20,7 +20,8 @@ typedef struct tess_family_plan {
     /* Turns a random line into one of this family, false when that cannot be; NULL: there are no
      * random lines. */
     bool (*narrow)(tess_line *line);
-    int random; /* how many of them, when TESSERA_TEST_RANDOM does not say */
+    int random;       /* how many of them, when TESSERA_TEST_RANDOM does not say */
+    bool is_backward; /* random lines are of the backward pass, else of the forward one */
 
     /* Every backend must refuse every line with a reason. Otherwise the CPU must refuse none. */
     bool is_refused;
