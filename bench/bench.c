@@ -293,7 +293,7 @@ static void time_line(bench *b, const tess_line *line, tess_bench_result *result
         describe(b, &b->sides[i], line, &results[i]);
     if (!show(b, "making", 0, 0))
         return;
-    if (tess_case_make_plain(line, &c, &why))
+    if (tess_case_make_plain(line, false, &c, &why))
         is_ready = tess_case_upload(&c, b->device, b->queue, &why);
     if (is_ready) {
         plan(b, &c, results);

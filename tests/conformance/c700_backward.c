@@ -27,11 +27,12 @@ static void add_dims(tess_family *family)
                             pairs[p][0], pairs[p][1], types[t], 3 * p + t);
 }
 
-/* Lengths around the tiles of rows and columns, around a share of columns and past all buffers. */
+/* Lengths around the tiles of rows and columns, around a share of columns and past all the buffers
+ * that shares add to. */
 static void add_lengths(tess_family *family)
 {
     static const int lengths[] = {0, 1, 2, 31, 32, 33, 47, 48, 49, 95, 96, 97, 128, 129};
-    static const int columns[] = {191, 192, 193, 240, 241, 385, 1537, 1921};
+    static const int columns[] = {191, 240, 241, 527, 528, 529, 1057, 4271};
 
     for (size_t i = 0; i < COUNT(lengths); i++)
         for (size_t j = i % 2; j < COUNT(lengths); j += 2)
@@ -40,7 +41,7 @@ static void add_lengths(tess_family *family)
                             i + j + 1);
     for (size_t j = 0; j < COUNT(columns); j++)
         for (size_t m = 0; m < COUNT(masks); m++)
-            tess_family_add(family, "bwd b1 hq2 hk1 q%zu k%d d16 %s %s seed=%zu", 5 + 40 * (m % 2),
+            tess_family_add(family, "bwd b1 hq2 hk1 q%zu k%d d8 %s %s seed=%zu", 5 + 30 * (m % 2),
                             columns[j], types[(j + m) % 3], masks[m], j + m);
     tess_family_add(family, "bwd b1 hq1 q700 k700 d16 f32 causal");
     tess_family_add(family, "bwd b1 hq1 q1500 k40 d8 bf16 causal");

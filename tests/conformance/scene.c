@@ -62,23 +62,44 @@ static _Noreturn void give_up(const char *what, const char *why)
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-tess_scene *tess_scene_make(const tess_subject *subject, const char *format, ...)
+static tess_scene *make(const tess_subject *subject, bool from_lse, const char *format,
+                        va_list arguments)
 {
     tess_scene *scene = calloc(1, sizeof *scene);
     char line_text[TEXT_SIZE], why[1024] = "";
     tess_text reason = tess_text_in(why, sizeof why);
     tess_line line;
-    va_list arguments;
 
-    va_start(arguments, format);
     vsnprintf(line_text, sizeof line_text, format, arguments);
-    va_end(arguments);
     if (!scene)
         give_up(line_text, "no memory");
     scene->subject = subject;
     if (tess_line_read(line_text, &line, &reason) != TESS_OK ||
-        !tess_case_make(&line, &scene->c, &reason))
+        !tess_case_make_plain(&line, from_lse, &scene->c, &reason))
         give_up(line_text, why);
+    return scene;
+}
+
+tess_scene *tess_scene_make(const tess_subject *subject, const char *format, ...)
+{
+    tess_scene *scene;
+    va_list arguments;
+
+    va_start(arguments, format);
+    scene = make(subject, false, format, arguments);
+    va_end(arguments);
+    return scene;
+}
+
+tess_scene *tess_scene_make_backward(const tess_subject *subject, bool from_lse, const char *format,
+                                     ...)
+{
+    tess_scene *scene;
+    va_list arguments;
+
+    va_start(arguments, format);
+    scene = make(subject, from_lse, format, arguments);
+    va_end(arguments);
     return scene;
 }
 
@@ -98,7 +119,14 @@ void tess_scene_free(tess_scene *scene)
 
 static bool is_of_heads(int which)
 {
-    return which == TESS_CASE_SLOPES || which == TESS_CASE_SINK;
+    return which == TESS_CASE_SLOPES || which == TESS_CASE_SINK || which == TESS_CASE_DSLOPES ||
+           which == TESS_CASE_DSINK;
+}
+
+static bool is_of_keys(int which)
+{
+    return which == TESS_CASE_K || which == TESS_CASE_V || which == TESS_CASE_DK ||
+           which == TESS_CASE_DV;
 }
 
 static char *element_at(const tess_scene *scene, int which, tess_place p)
@@ -107,11 +135,11 @@ static char *element_at(const tess_scene *scene, int which, tess_place p)
     const tess_tensor *t = &c->tensor[which];
     int64_t batch, seqlen;
 
-    if (which == TESS_CASE_BIAS)
+    if (which == TESS_CASE_BIAS || which == TESS_CASE_DBIAS)
         return tess_case_element(t, p.sequence, p.row, p.head, p.dim);
     if (is_of_heads(which))
         return tess_case_element(t, t->layout.batch > 1 ? p.sequence : 0, 0, p.head, 0);
-    if (which == TESS_CASE_K || which == TESS_CASE_V)
+    if (is_of_keys(which))
         tess_case_column_place(c, p.sequence, p.row, &batch, &seqlen);
     else
         tess_case_row_place(c, p.sequence, p.row, &batch, &seqlen);
@@ -148,7 +176,7 @@ static void extents_of(const tess_scene *scene, int which, int64_t sequence, int
 
     *out_rows = l->seqlen;
     *out_dims = l->head_dim;
-    if (which == TESS_CASE_Q)
+    if (which == TESS_CASE_Q || which == TESS_CASE_D_O || which == TESS_CASE_D_LSE)
         *out_rows = tess_shape_used_rows(&scene->c.line, sequence);
     if (is_keys)
         *out_rows = tess_shape_used_columns(&scene->c.line, sequence);
@@ -222,6 +250,8 @@ void tess_scene_copy(const tess_scene *from, int64_t from_sequence, tess_scene *
         {TESS_CASE_BIAS, {rows, line->heads_q, columns}},
         {TESS_CASE_SLOPES, {1, line->heads_q, 1}},
         {TESS_CASE_SINK, {1, line->heads_q, 1}},
+        {TESS_CASE_D_O, {rows, line->heads_q, line->head_dim_v}},
+        {TESS_CASE_D_LSE, {rows, line->heads_q, 1}},
     };
 
     for (size_t t = 0; t < sizeof tensors / sizeof *tensors; t++)
@@ -258,32 +288,61 @@ static bool check(tess_scene *scene, tess_status status, const char *what)
     return false;
 }
 
-bool tess_scene_run(tess_scene *scene)
+static tess_status plan(tess_scene *scene)
 {
-    tess_forward_args args;
+    tess_case *c = &scene->c;
+    tess_device *device = scene->subject->device;
+
+    return c->line.backward
+               ? tess_plan_create_backward(device, &c->desc, &c->gradients, &scene->plan)
+               : tess_plan_create_forward(device, &c->desc, &scene->plan);
+}
+
+static tess_status launch(tess_scene *scene)
+{
+    const tess_forward_args forward = tess_case_forward_args(&scene->c, true);
+
+    if (scene->c.line.backward) {
+        const tess_backward_args backward = tess_case_backward_args(&scene->c);
+
+        return tess_plan_run_backward(scene->plan, scene->queue, &backward);
+    }
+    return tess_plan_run_forward(scene->plan, scene->queue, &forward);
+}
+
+/* Tensors on the device, outputs fresh; of a backward line O and LSE made. */
+static bool begin(tess_scene *scene)
+{
     char why[1024] = "";
     tess_text reason = tess_text_in(why, sizeof why);
     tess_case *c = &scene->c;
     tess_device *device = scene->subject->device;
 
-    if (!scene->plan && !check(scene, tess_plan_create_forward(device, &c->desc, &scene->plan),
-                               "tess_plan_create_forward"))
-        return false;
-    if (!scene->queue &&
-        !check(scene, tess_queue_create(device, &scene->queue), "tess_queue_create"))
-        return false;
     tess_case_drop(c, device);
     if (!tess_case_upload(c, device, scene->queue, &reason) ||
+        (c->line.backward && tess_case_run_forward(c, device, scene->queue, &reason) != TESS_OK) ||
         !tess_case_reset(c, scene->queue, &reason)) {
         tess_scene_fail(scene, "%s", why);
         return false;
     }
-    args = tess_case_forward_args(c, true);
-    if (!check(scene, tess_plan_run_forward(scene->plan, scene->queue, &args),
-               "tess_plan_run_forward") ||
+    return true;
+}
+
+bool tess_scene_run(tess_scene *scene)
+{
+    char why[1024] = "";
+    tess_text reason = tess_text_in(why, sizeof why);
+    tess_device *device = scene->subject->device;
+
+    if (!scene->plan && !check(scene, plan(scene), "tess_plan_create"))
+        return false;
+    if (!scene->queue &&
+        !check(scene, tess_queue_create(device, &scene->queue), "tess_queue_create"))
+        return false;
+    if (!begin(scene) || !check(scene, launch(scene), "tess_plan_run") ||
         !check(scene, tess_queue_wait(scene->queue), "tess_queue_wait"))
         return false;
-    if (!tess_case_download(c, scene->queue, &reason)) {
+    if (!tess_case_download(&scene->c, scene->queue, &reason)) {
         tess_scene_fail(scene, "%s", why);
         return false;
     }
@@ -313,22 +372,76 @@ double tess_scene_lse(const tess_scene *scene, int64_t sequence, int64_t row, in
 
 /* ---- Judging --------------------------------------------------------------------------------- */
 
-bool tess_scene_is_right(tess_scene *scene)
+static tess_comparison compare_forward(const tess_scene *scene, tess_text *reason)
 {
     const tess_forward_args args = tess_case_host_forward_args(&scene->c);
     const tess_oracle_options options = {.wants_naive = true};
-    char why[2048] = "";
-    tess_text reason = tess_text_in(why, sizeof why);
     tess_comparison comparison;
     tess_oracle oracle;
 
     if (!tess_oracle_forward(&scene->c.desc, &args, &options, &oracle))
         give_up("tess_oracle_forward", "no memory");
-    comparison = tess_compare_forward(&scene->c, &oracle, true, &reason);
+    comparison = tess_compare_forward(&scene->c, &oracle, true, reason);
     tess_oracle_release(&oracle);
+    return comparison;
+}
+
+static tess_comparison compare_backward(const tess_scene *scene, tess_text *reason)
+{
+    const tess_backward_args args = tess_case_host_backward_args(&scene->c);
+    const tess_oracle_options options = {.wants_naive = true};
+    const tess_case *c = &scene->c;
+    tess_comparison comparison;
+    tess_oracle_gradients oracle;
+
+    if (!tess_oracle_backward(&c->desc, &c->gradients, &args, &options, &oracle))
+        give_up("tess_oracle_backward", "no memory");
+    comparison = tess_compare_backward(c, &oracle, reason);
+    tess_oracle_gradients_release(&oracle);
+    return comparison;
+}
+
+bool tess_scene_is_right(tess_scene *scene)
+{
+    char why[2048] = "";
+    tess_text reason = tess_text_in(why, sizeof why);
+    const tess_comparison comparison =
+        scene->c.line.backward ? compare_backward(scene, &reason) : compare_forward(scene, &reason);
+
     if (!comparison.is_good)
         tess_scene_fail(scene, "the oracle disagrees\n%s", why);
     return comparison.is_good;
+}
+
+bool tess_scene_same_gradients(const tess_scene *a, int64_t sequence_a, const tess_scene *b,
+                               int64_t sequence_b, const char *what)
+{
+    static const int gradients[] = {TESS_CASE_DQ, TESS_CASE_DK, TESS_CASE_DV};
+
+    for (size_t g = 0; g < sizeof gradients / sizeof *gradients; g++) {
+        const int which = gradients[g];
+        const tess_tensor *t = &a->c.tensor[which];
+        const int64_t rows = which == TESS_CASE_DQ
+                                 ? tess_shape_used_rows(&a->c.line, sequence_a)
+                                 : tess_shape_used_columns(&a->c.line, sequence_a);
+
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t h = 0; h < t->layout.heads; h++)
+                for (int64_t d = 0; d < t->layout.head_dim; d++) {
+                    const tess_place in_a = {sequence_a, h, i, d}, in_b = {sequence_b, h, i, d};
+
+                    if (tess_number_bits(t->layout.dtype, element_at(a, which, in_a)) ==
+                        tess_number_bits(t->layout.dtype, element_at(b, which, in_b)))
+                        continue;
+                    tess_scene_fail(a,
+                                    "%s: %s of sequence %" PRId64 ", row %" PRId64 ", head %" PRId64
+                                    ", dim %" PRId64 " is %.9g and not %.9g",
+                                    what, t->name, sequence_a, i, h, d,
+                                    tess_scene_get(a, which, in_a), tess_scene_get(b, which, in_b));
+                    return false;
+                }
+    }
+    return true;
 }
 
 bool tess_scene_same_bits(const tess_scene *a, int64_t sequence_a, const tess_scene *b,

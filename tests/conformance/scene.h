@@ -30,8 +30,16 @@ tess_scene *
 tess_scene_make(const tess_subject *subject, const char *format, ...);
 void tess_scene_free(tess_scene *scene);
 
-/* Sets the used elements of a tensor: TESS_CASE_Q, _K, _V, _BIAS, _SLOPES or _SINK. Keys that no
- * row sees keep their poison. A bias is set wherever it has an element. */
+/* A scene of a backward line: every gradient there is, in its tensor's type, with dLSE as an input
+ * or without. A backward line given to tess_scene_make() has none. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+tess_scene *
+tess_scene_make_backward(const tess_subject *subject, bool from_lse, const char *format, ...);
+
+/* Sets the used elements of a tensor: TESS_CASE_Q, _K, _V, _BIAS, _SLOPES, _SINK, _D_O, _D_LSE.
+ * Keys that no row sees keep their poison. A bias is set wherever it has an element. */
 void tess_scene_set(tess_scene *scene, int which, tess_scene_fn value, const void *user);
 
 /* Sets every element to one number. */
@@ -40,7 +48,7 @@ void tess_scene_set_all(tess_scene *scene, int which, double value);
 /* Sets one element, of a key that no row sees too. */
 void tess_scene_put(tess_scene *scene, int which, tess_place place, double value);
 
-/* An element as it is stored. */
+/* An element as it is stored, of an output too: O, LSE, DQ, DK, DV, DBIAS, DSLOPES, DSINK. */
 double tess_scene_get(const tess_scene *scene, int which, tess_place place);
 
 /* Copies what one sequence holds to a sequence of another scene that has as many rows, columns and
@@ -51,8 +59,9 @@ void tess_scene_copy(const tess_scene *from, int64_t from_sequence, tess_scene *
 /* Replaces every NaN and infinity of the inputs by 0, unused storage included. */
 void tess_scene_clean(tess_scene *scene);
 
-/* Plans on the first call, runs, reads back. False, with the failure counted and printed, when that
- * does not succeed. Changes of numbers between runs are seen; changes of c.desc are not. */
+/* Plans on the first call, runs, reads back. Of a backward line the forward pass runs first. False,
+ * with the failure counted and printed, when that does not succeed. Changes of numbers between runs
+ * are seen; changes of c.desc are not. */
 bool tess_scene_run(tess_scene *scene);
 
 /* Elements of the last run's outputs. */
@@ -66,6 +75,10 @@ bool tess_scene_is_right(tess_scene *scene);
 /* Counts and prints unless one sequence has the same O and LSE, bit for bit, in both scenes. */
 bool tess_scene_same_bits(const tess_scene *a, int64_t sequence_a, const tess_scene *b,
                           int64_t sequence_b, const char *what);
+
+/* The same for dQ, dK and dV. */
+bool tess_scene_same_gradients(const tess_scene *a, int64_t sequence_a, const tess_scene *b,
+                               int64_t sequence_b, const char *what);
 
 /* What the budget of compare.h allows between a result of this scene's type and the truth, given
  * the largest score and value, for a result `expected`; LSE likewise. */

@@ -561,7 +561,7 @@ static bool make_upstream(tess_case *c, const tess_fill *fill, tess_random *rand
     const bool is_wide =
         tess_shape_is_fp8(c->line.dtype) || (draws && tess_random_once_in(random, 4));
     const bool is_repeated = draws && tess_random_once_in(random, 8);
-    const bool from_lse = draws && tess_random_once_in(random, 2);
+    const bool from_lse = draws ? tess_random_once_in(random, 2) : c->from_lse;
     tess_tensor *t = &c->tensor[TESS_CASE_D_O];
 
     if (!make_tensor(
@@ -710,14 +710,15 @@ void tess_case_prefill(tess_case *c)
     }
 }
 
-static bool make(const tess_line *line, bool is_plain, tess_case *out, tess_text *why)
+static bool make(const tess_line *line, const bool plain[2], tess_case *out, tess_text *why)
 {
     tess_fill fill;
     int64_t rows, columns;
 
     memset(out, 0, sizeof *out);
     out->line = *line;
-    out->is_plain = is_plain;
+    out->is_plain = plain[0];
+    out->from_lse = plain[1];
     if (!tess_fill_make(&out->line, &fill, why))
         return false;
     describe(out);
@@ -736,12 +737,12 @@ static bool make(const tess_line *line, bool is_plain, tess_case *out, tess_text
 
 bool tess_case_make(const tess_line *line, tess_case *out, tess_text *why)
 {
-    return make(line, false, out, why);
+    return make(line, (bool[2]){false, false}, out, why);
 }
 
-bool tess_case_make_plain(const tess_line *line, tess_case *out, tess_text *why)
+bool tess_case_make_plain(const tess_line *line, bool from_lse, tess_case *out, tess_text *why)
 {
-    return make(line, true, out, why);
+    return make(line, (bool[2]){true, from_lse}, out, why);
 }
 
 void tess_case_keep_outputs(tess_case *c)

@@ -56,8 +56,9 @@ typedef struct tess_case {
     tess_varlen varlen;
     tess_paging paging;
     tess_bias bias;
-    int64_t pages;   /* of the pool */
-    bool is_plain;   /* tess_case_make_plain() */
+    int64_t pages; /* of the pool */
+    bool is_plain; /* tess_case_make_plain(), and what it was told */
+    bool from_lse;
     bool is_on_host; /* the device it was uploaded to reads host memory: there are no copies */
     tess_tensor tensor[TESS_CASE_TENSORS];
 } tess_case;
@@ -72,8 +73,8 @@ typedef struct tess_case {
 bool tess_case_make(const tess_line *line, tess_case *out, tess_text *why);
 
 /* The same; a backward line asks for what programs mostly ask for, nothing drawn: every gradient
- * there is, in its tensor's type, no dLSE. */
-bool tess_case_make_plain(const tess_line *line, tess_case *out, tess_text *why);
+ * there is, in its tensor's type, and dLSE when the caller says so. */
+bool tess_case_make_plain(const tess_line *line, bool from_lse, tess_case *out, tess_text *why);
 void tess_case_free(tess_case *c);
 
 /* Puts every tensor on a device, unless that is the one that reads host memory. Only `queue`'s
@@ -87,8 +88,8 @@ void tess_case_prefill(tess_case *c);
 /* After the forward pass of a backward line: O and LSE are inputs from here on. */
 void tess_case_keep_outputs(tess_case *c);
 
-/* Runs that forward pass and keeps its outputs. TESSERA_KERNEL may name a kernel of the backward
- * pass, which leaves none for this one: any other is taken then. */
+/* Runs that forward pass, into fresh outputs, and keeps them. TESSERA_KERNEL may name a kernel of
+ * the backward pass, which leaves none for this one: any other is taken then. */
 tess_status tess_case_run_forward(tess_case *c, tess_device *device, tess_queue *queue,
                                   tess_text *why);
 

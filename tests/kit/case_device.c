@@ -296,6 +296,9 @@ tess_status tess_case_run_forward(tess_case *c, tess_device *device, tess_queue 
     tess_plan *plan = NULL;
     tess_status status = plan_forward(c, device, &plan);
 
+    c->tensor[TESS_CASE_O].is_output = c->tensor[TESS_CASE_LSE].is_output = true;
+    if (status == TESS_OK && !tess_case_reset(c, queue, why))
+        status = TESS_INTERNAL;
     if (status == TESS_OK)
         status = tess_plan_run_forward(plan, queue, &args);
     if (status == TESS_OK)
