@@ -215,9 +215,15 @@ static tess_status open_one(tess_context *context, const char *name, tess_device
 {
     const char *rest;
     const tess_backend *backend = tess_registry_find(name, &rest);
-    const tess_open open = open_of(context, rest);
     tess_device_info info;
+    tess_open open;
 
+    if (!backend)
+        return tess_fail(&context->host, TESS_UNAVAILABLE,
+                         "tess_device_open: \"%s\" is not there; this build of the library has no "
+                         "such backend",
+                         name);
+    open = open_of(context, rest);
     if (!tess_registry_allows(context, backend))
         return tess_fail(
             &context->host, TESS_INVALID,

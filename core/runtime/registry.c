@@ -72,6 +72,18 @@ bool tess_list_at(const char *list, size_t index, char *out_name, size_t size)
     return true;
 }
 
+bool tess_registry_is_elsewhere(const char *device_name)
+{
+    static const char *const names[] = {"cuda", "hip", "opencl"};
+    const size_t length = strcspn(device_name, ":");
+    const char *rest;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == length && strncmp(names[i], device_name, length) == 0)
+            return !tess_registry_find(device_name, &rest);
+    return false;
+}
+
 tess_status tess_registry_check_list(const tess_host *host, const char *call, const char *what,
                                      const char *list)
 {
@@ -81,7 +93,7 @@ tess_status tess_registry_check_list(const tess_host *host, const char *call, co
     tess_text text = tess_text_in(known, sizeof known);
 
     for (size_t i = 0; tess_list_at(list, i, name, sizeof name); i++) {
-        if (tess_registry_find(name, &rest))
+        if (tess_registry_find(name, &rest) || tess_registry_is_elsewhere(name))
             continue;
         tess_registry_write(&text);
         memcpy(word, name, sizeof word);
@@ -94,13 +106,18 @@ tess_status tess_registry_check_list(const tess_host *host, const char *call, co
     return TESS_OK;
 }
 
-/* The backend that an allow list names at `index`; NULL past the end. */
+/* The `index`-th of the backends that an allow list names and this build has; NULL past the end. */
 static const tess_backend *listed_at(const char *list, size_t index)
 {
     char name[MOST_NAME];
     const char *rest;
 
-    return tess_list_at(list, index, name, sizeof name) ? tess_registry_find(name, &rest) : NULL;
+    for (size_t i = 0; tess_list_at(list, i, name, sizeof name); i++) {
+        const tess_backend *backend = tess_registry_find(name, &rest);
+        if (backend && index-- == 0)
+            return backend;
+    }
+    return NULL;
 }
 
 /* Its first place in an allow list; false when it is not there. */

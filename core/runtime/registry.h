@@ -18,6 +18,10 @@ void tess_registry_write(tess_text *out_text);
 /* The name most likely meant, or NULL. */
 const char *tess_registry_nearest(const char *word);
 
+/* Whether a device's name is of a backend that other builds of the library have and this one has
+ * not: the program is right, the device is not there. */
+bool tess_registry_is_elsewhere(const char *device_name);
+
 /* Checks a comma list of device names; `what` is who gave it ("TESSERA_BACKEND"). */
 tess_status tess_registry_check_list(const tess_host *host, const char *call, const char *what,
                                      const char *list);

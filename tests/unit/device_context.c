@@ -241,6 +241,23 @@ static void names_of_statuses_and_types(void **state)
     assert_int_equal(tess_version(), TESS_VERSION);
 }
 
+/* A program that prefers devices which this build cannot have is right; they are not there. */
+static void a_backend_of_another_build_is_not_there(void **state)
+{
+    const tess_context_desc desc = {TESS_STRUCT(tess_context_desc), .backends = "cuda,opencl,cpu"};
+    tess_device *device = NULL;
+    tess_context *context;
+
+    (void)state;
+    assert_int_equal(tess_context_create(&desc, &context), TESS_OK);
+    assert_refused(context, tess_device_open(context, "opencl:pocl:0", &device), TESS_UNAVAILABLE,
+                   "tess_device_open", "\"opencl:pocl:0\" is not there", "no such backend");
+    assert_null(device);
+    assert_int_equal(tess_device_open(context, NULL, &device), TESS_OK);
+    assert_string_equal(device->name, "cpu");
+    tess_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_context_does_not_inherit_a_text),
         cmocka_unit_test(a_text_belongs_to_its_context),
         cmocka_unit_test(names_of_statuses_and_types),
+        cmocka_unit_test(a_backend_of_another_build_is_not_there),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
