@@ -17,13 +17,11 @@ KINDS = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}
 
 
 def results(build):
-    """Name and kind of each test in a build folder's log; nothing where there is no log."""
-    log = pathlib.Path(build, "meson-logs", "testlog.json")
-    if not log.exists():
-        return
-    for line in log.read_text("utf-8").splitlines():
-        test = json.loads(line)
-        yield test["name"], KINDS.get(test["result"], "failed")
+    """Name and kind of each test in a build folder's logs; nothing where there is no log."""
+    for log in sorted(pathlib.Path(build, "meson-logs").glob("testlog*.json")):
+        for line in log.read_text("utf-8").splitlines():
+            test = json.loads(line)
+            yield test["name"], KINDS.get(test["result"], "failed")
 
 
 def main():

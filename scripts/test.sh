@@ -17,7 +17,7 @@ reconfigure=()
 meson setup "$build" --werror "${reconfigure[@]}" "$@"
 meson compile -C "$build"
 
-rm -f "$build/meson-logs/testlog.json"
+rm -f "$build/meson-logs/testlog"*.json
 status=0
 meson test -C "$build" --no-rebuild --print-errorlogs || status=$?
 python3 scripts/count_tests.py "$build" || status=$?
