@@ -225,8 +225,9 @@ static tess_status prepare(tess_backend_device *device, const tess_schedule *sch
     tess_prepared *prepared = tess_alloc_zero(device->host, sizeof *prepared);
 
     if (!prepared)
-        return tess_fail(device->host, TESS_NO_MEMORY, "tess_plan_create: no memory for %zu bytes",
-                         sizeof *prepared);
+        return tess_fail(
+            device->host, TESS_NO_MEMORY, "tess_plan_create_%s: no memory for %zu bytes",
+            schedule->problem.pass == TESS_PASS_FORWARD ? "forward" : "backward", sizeof *prepared);
     prepared->host = device->host;
     prepared->schedule = schedule;
     prepared->forward = ((const entry *)schedule->kernel->entry)->forward;

@@ -592,6 +592,7 @@ KERNEL_INLINE void spread(const float *factor, const float *rows, int count, flo
         }
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the last two are constants, not arguments */
 KERNEL_INLINE void spread_group(const float *factor, const float *rows, int count, int columns,
                                 float *sum, int64_t pitch, const int vectors, const int keys)
 {

@@ -297,6 +297,18 @@ static void locate_alibi(const tess_cpu_work *work, const struct panel *panel, i
     }
 }
 
+/* tess_os_score(): what is finite stays finite, since masks are often made of a type's most
+ * negative number. */
+static vec in_log2(vec natural)
+{
+    const vec most = vec_set(TESS_MAX_F32);
+    const vec score = vec_mul(natural, vec_set(TESS_LOG2_E));
+    const vec_mask is_finite = vec_less(vec_abs(natural), vec_set(-TESS_NEG_INF));
+    const vec within = vec_min(vec_max(score, vec_sub(vec_set(0.0f), most)), most);
+
+    return vec_select(is_finite, within, score);
+}
+
 /* Everything between Q K^T and the softmax but masks, in this order. Score programs belong between
  * the bias and the last factor. */
 static void apply_hook(const struct hook *hook, const tess_cpu_work *work,
@@ -333,7 +345,7 @@ static void apply_hook(const struct hook *hook, const tess_cpu_work *work,
             }
             if (work->bias)
                 s = vec_add(s, vec_load(shared->bias + (j * vectors + v) * VEC_LANES));
-            vec_store(at, vec_mul(s, vec_set(TESS_LOG2_E)));
+            vec_store(at, in_log2(s));
         }
     }
 }

@@ -64,15 +64,15 @@ static tess_status check_offsets(const tess_host *host, const char *call, const 
     return TESS_OK;
 }
 
-/* Used lengths: from 0 to what the sequence has. */
+/* Used lengths: from 0 to what the sequence has, by `offsets` where it is packed. */
 static tess_status check_used(const tess_host *host, const char *call, const tess_args *args,
                               const char *name, const tess_address *used,
-                              const tess_address *offsets, bool is_packed, int64_t whole)
+                              const tess_address *offsets, int64_t whole)
 {
     for (int64_t i = 0; i < args->sequences; i++) {
         const int64_t length = index_at(args, used, i);
         const int64_t most =
-            is_packed ? index_at(args, offsets, i + 1) - index_at(args, offsets, i) : whole;
+            offsets ? index_at(args, offsets, i + 1) - index_at(args, offsets, i) : whole;
         if (length < 0 || length > most)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s[%" PRId64 "] is %" PRId64 "; it takes 0 to %" PRId64
@@ -119,10 +119,10 @@ tess_status tess_cpu_sequences_check(const tess_host *host, const char *call, co
                                args->total_columns, args->columns));
     if (has(args, TESS_VARLEN_SEQUSED_Q))
         TESS_TRY(check_used(host, call, args, "seqused_q", &addresses[TESS_AT_SEQUSED_Q],
-                            &addresses[TESS_AT_CU_SEQLENS_Q], packed_q, args->rows));
+                            packed_q ? &addresses[TESS_AT_CU_SEQLENS_Q] : NULL, args->rows));
     if (has(args, TESS_VARLEN_SEQUSED_K))
         TESS_TRY(check_used(host, call, args, "seqused_k", &addresses[TESS_AT_SEQUSED_K],
-                            &addresses[TESS_AT_CU_SEQLENS_K], packed_k, args->columns));
+                            packed_k ? &addresses[TESS_AT_CU_SEQLENS_K] : NULL, args->columns));
     if (args->page_size > 0)
         TESS_TRY(check_pages(host, call, args, addresses));
     return TESS_OK;

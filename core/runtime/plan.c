@@ -74,8 +74,8 @@ static tess_status fill(tess_plan *plan, const char *call, const tess_problem *p
     if (plan->candidate_count > 0) {
         plan->candidates = tess_alloc_array(host, plan->candidate_count, sizeof *plan->candidates);
         if (!plan->candidates)
-            return tess_fail(host, TESS_NO_MEMORY, "%s: no memory for %zu candidates", call,
-                             plan->candidate_count);
+            return tess_fail(host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", call,
+                             plan->candidate_count * sizeof *plan->candidates);
     }
     chosen =
         tess_select(kernels, count, device->context->env.kernel, problem, caps, plan->candidates);

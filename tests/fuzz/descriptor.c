@@ -93,7 +93,9 @@ static void take(const tess_case *c, description *d)
     d->bias = c->bias;
     d->scaling = (tess_scaling){TESS_STRUCT(tess_scaling)};
     d->program = (tess_program){TESS_STRUCT(tess_program)};
-    d->gradients = (tess_gradient_desc){TESS_STRUCT(tess_gradient_desc)};
+    d->gradients = c->gradients;
+    if (!d->gradients.struct_size)
+        d->gradients.struct_size = sizeof d->gradients;
     if (!d->varlen.struct_size)
         d->varlen.struct_size = sizeof d->varlen;
     if (!d->paging.struct_size)
@@ -149,22 +151,55 @@ static bool is_same_memory(const tess_case *c, const description *d)
     return memcmp(&a->q, &b->q, sizeof a->q) == 0 && memcmp(&a->k, &b->k, sizeof a->k) == 0 &&
            memcmp(&a->v, &b->v, sizeof a->v) == 0 && memcmp(&a->o, &b->o, sizeof a->o) == 0 &&
            memcmp(&a->lse, &b->lse, sizeof a->lse) == 0 && !b->varlen == !a->varlen &&
+           (!c->line.backward || memcmp(&c->gradients, &d->gradients, sizeof c->gradients) == 0) &&
            !b->paging == !a->paging && !b->bias == !a->bias &&
            (!a->varlen || memcmp(&c->varlen, &d->varlen, sizeof c->varlen) == 0) &&
            (!a->paging || memcmp(&c->paging, &d->paging, sizeof c->paging) == 0) &&
            (!a->bias || memcmp(&c->bias, &d->bias, sizeof c->bias) == 0);
 }
 
-static bool are_outputs_untouched(const tess_case *c, const uint64_t before[2])
+/* What the outputs hold, in one number. */
+static uint64_t fingerprint(const tess_case *c)
 {
-    return tess_tensor_hash(&c->tensor[TESS_CASE_O]) == before[0] &&
-           tess_tensor_hash(&c->tensor[TESS_CASE_LSE]) == before[1] &&
-           tess_buffer_is_intact(&c->tensor[TESS_CASE_O].buffer) &&
-           tess_buffer_is_intact(&c->tensor[TESS_CASE_LSE].buffer);
+    uint64_t all = 0;
+
+    for (int i = 0; i < TESS_CASE_TENSORS; i++)
+        if (c->tensor[i].is_present && c->tensor[i].is_output)
+            all = tess_random_mix(all, tess_tensor_hash(&c->tensor[i]));
+    return all;
 }
 
-/* Arguments with one member moved, removed or given where none is wanted. */
-static void spoil_args(tess_random *random, const tess_case *c, tess_forward_args *args)
+static bool are_intact(const tess_case *c)
+{
+    for (int i = 0; i < TESS_CASE_TENSORS; i++)
+        if (c->tensor[i].is_present && !tess_buffer_is_intact(&c->tensor[i].buffer))
+            return false;
+    return true;
+}
+
+/* One input moved, removed or given where none is wanted. */
+static void spoil_input(tess_random *random, tess_in *input, const tess_tensor *output)
+{
+    switch (tess_random_below(random, 3)) {
+    case 0:
+        *input = (tess_in){NULL, 0};
+        break;
+    case 1: /* one that the plan wants cannot lie where an output does; another is refused */
+        *input = (tess_in){output->buffer.data, 0};
+        break;
+    default:
+        input->offset += 1;
+        break;
+    }
+}
+
+/* An output moved onto another or removed. */
+static void spoil_output(tess_random *random, tess_out *output, const tess_out *other)
+{
+    *output = tess_random_once_in(random, 2) ? *other : (tess_out){NULL, 0};
+}
+
+static void spoil_forward(tess_random *random, const tess_case *c, tess_forward_args *args)
 {
     tess_in *const inputs[] = {&args->q,
                                &args->k,
@@ -178,52 +213,71 @@ static void spoil_args(tess_random *random, const tess_case *c, tess_forward_arg
                                &args->alibi_slopes,
                                &args->sink,
                                &args->q_descale};
-    tess_in *const input = inputs[tess_random_below(random, sizeof inputs / sizeof *inputs)];
+    const int64_t which = tess_random_below(random, sizeof inputs / sizeof *inputs);
 
-    switch (tess_random_below(random, 6)) {
-    case 0:
-        *input = (tess_in){NULL, 0};
-        break;
-    case 1: /* one that the plan wants cannot lie where O does; one that it does not is refused */
-        *input = (tess_in){c->tensor[TESS_CASE_O].buffer.data, 0};
-        break;
-    case 2:
-        input->offset += 1;
-        break;
-    case 3:
-        args->o.base = args->lse.base;
-        args->o.offset = args->lse.offset;
-        break;
-    case 4:
+    if (c->tensor[TESS_CASE_O].buffer.size == 0)
+        return; /* nothing overlaps what is empty */
+    if (tess_random_once_in(random, 4))
         args->workspace_size = 1;
-        break;
-    default:
-        args->o = (tess_out){NULL, 0};
-        break;
-    }
+    else if (tess_random_once_in(random, 3))
+        spoil_output(random, &args->o, &args->lse);
+    else
+        spoil_input(random, inputs[which], &c->tensor[TESS_CASE_O]);
+}
+
+static void spoil_backward(tess_random *random, const tess_case *c, tess_backward_args *args)
+{
+    tess_in *const inputs[] = {&args->q,
+                               &args->k,
+                               &args->v,
+                               &args->o,
+                               &args->lse,
+                               &args->d_o,
+                               &args->cu_seqlens_q,
+                               &args->cu_seqlens_k,
+                               &args->seqused_q,
+                               &args->seqused_k,
+                               &args->bias,
+                               &args->alibi_slopes,
+                               &args->sink,
+                               &args->v_descale};
+    const int64_t which = tess_random_below(random, sizeof inputs / sizeof *inputs);
+
+    /* nothing overlaps what is empty, and no library can tell that a good address was meant */
+    if (!c->tensor[TESS_CASE_DV].is_present || c->tensor[TESS_CASE_DV].buffer.size == 0 ||
+        !c->tensor[TESS_CASE_DQ].is_present || c->tensor[TESS_CASE_DQ].buffer.size == 0)
+        return;
+    if (tess_random_once_in(random, 4))
+        args->workspace_size = 1;
+    else if (tess_random_once_in(random, 3))
+        spoil_output(random, &args->dv, &args->dq);
+    else
+        spoil_input(random, inputs[which], &c->tensor[TESS_CASE_DV]);
 }
 
 /* Runs a plan of the case itself: as it is, and with spoiled arguments, which must be refused with
  * nothing written unless they are still good. */
 static void run(tess_random *random, tess_case *c, const tess_plan *plan, tess_queue *queue)
 {
-    tess_forward_args args = tess_case_forward_args(c, true);
-    uint64_t before[2];
+    const bool is_spoiled = tess_random_once_in(random, 2);
+    tess_forward_args forward = tess_case_forward_args(c, true);
+    tess_backward_args backward = tess_case_backward_args(c);
+    tess_status status;
+    uint64_t before;
 
     tess_case_prefill(c);
-    before[0] = tess_tensor_hash(&c->tensor[TESS_CASE_O]);
-    before[1] = tess_tensor_hash(&c->tensor[TESS_CASE_LSE]);
-    if (c->tensor[TESS_CASE_O].buffer.size > 0 && tess_random_once_in(random, 2))
-        spoil_args(random, c, &args);
-    if (tess_plan_run_forward(plan, queue, &args) != TESS_OK) {
-        if (!are_outputs_untouched(c, before))
-            fail("a refused run wrote something");
-        return;
+    before = fingerprint(c);
+    if (is_spoiled) {
+        spoil_forward(random, c, &forward);
+        spoil_backward(random, c, &backward);
     }
-    ran++;
-    if (!tess_buffer_is_intact(&c->tensor[TESS_CASE_O].buffer) ||
-        !tess_buffer_is_intact(&c->tensor[TESS_CASE_LSE].buffer))
-        fail("a run wrote in front of its outputs");
+    status = c->line.backward ? tess_plan_run_backward(plan, queue, &backward)
+                              : tess_plan_run_forward(plan, queue, &forward);
+    if (status != TESS_OK && fingerprint(c) != before)
+        fail("a refused run wrote something");
+    if (!are_intact(c))
+        fail("a run wrote in front of a tensor");
+    ran += status == TESS_OK;
 }
 
 /* Index arrays with a wrong number in them: the CPU must see it before it follows it. */
@@ -235,6 +289,12 @@ static void spoil_indices(tess_random *random, tess_case *c)
 
     if (t->is_present && t->buffer.size > 0)
         scribble(random, t->buffer.data, t->buffer.size, 0);
+}
+
+/* Whether a plan may be refused: garbage may, and paged gradients. */
+static bool may_refuse(const tess_case *c, bool is_spoiled, tess_status status)
+{
+    return is_spoiled || (c->line.backward && c->line.page_size && status == TESS_UNSUPPORTED);
 }
 
 static void try_one(tess_random *random, tess_device *device, tess_queue *queue, tess_case *c)
@@ -250,18 +310,14 @@ static void try_one(tess_random *random, tess_device *device, tess_queue *queue,
     if (is_spoiled)
         spoil(random, &d);
     connect(random, c, &d, is_spoiled && tess_random_once_in(random, 4));
-    if (tess_random_once_in(random, 8)) {
-        if (tess_plan_create_backward(device, &d.desc, &d.gradients, &plan) == TESS_OK)
-            fail("a backward plan was made");
-        return;
-    }
-    status = tess_plan_create_forward(device, &d.desc, &plan);
+    status = c->line.backward ? tess_plan_create_backward(device, &d.desc, &d.gradients, &plan)
+                              : tess_plan_create_forward(device, &d.desc, &plan);
     if (status != TESS_OK) {
         if (plan != mark)
             fail("a refused plan was written");
         if (status == TESS_INTERNAL)
             fail("TESS_INTERNAL");
-        if (!is_spoiled)
+        if (!may_refuse(c, is_spoiled, status))
             fail("a good descriptor was refused");
         return;
     }
@@ -280,9 +336,15 @@ static void try_one(tess_random *random, tess_device *device, tess_queue *queue,
 static void draw(tess_random *random, tess_line *line)
 {
     do
-        tess_generate_line(tess_random_next(random) >> 30, line);
+        tess_generate_any_line(tess_random_next(random) >> 30, line);
     while (tess_shape_is_fp8(line->dtype) || line->layout == TESS_LAYOUT_SPARSE ||
            tess_line_cost(line) > 2e5);
+}
+
+/* A backward line needs the outputs of its forward pass; true for others. */
+static bool has_outputs(tess_case *c, tess_device *device, tess_queue *queue)
+{
+    return !c->line.backward || tess_case_run_forward(c, device, queue, NULL) == TESS_OK;
 }
 
 int main(void)
@@ -306,7 +368,7 @@ int main(void)
         tess_line line;
 
         draw(&random, &line);
-        if (c && tess_case_make(&line, c, NULL))
+        if (c && tess_case_make(&line, c, NULL) && has_outputs(c, device, queue))
             for (int i = 0; i < 40; i++)
                 try_one(&random, device, queue, c);
         if (c)

@@ -94,12 +94,11 @@ static void a_sequence_lies_where_the_arrays_say(void **state)
     assert_sequence(&args, at, 2, (tess_cpu_sequence){0, 2, 3, 0, 6, 9});
 }
 
-/* ---- Checks
- * -------------------------------------------------------------------------------------------- */
+/* ---- Checks -------------------------------------------------------------------------------- */
 
 static tess_status check(const tess_args *args, const tess_address *addresses)
 {
-    return tess_cpu_sequences_check(NULL, args, addresses);
+    return tess_cpu_sequences_check(NULL, "tess_plan_run_forward", args, addresses);
 }
 
 /* Starts above 0, ends below the total, gaps by used lengths. */
