@@ -62,8 +62,11 @@ static _Noreturn void give_up(const char *what, const char *why)
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-static tess_scene *make(const tess_subject *subject, bool from_lse, const char *format,
-                        va_list arguments)
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 0)))
+#endif
+static tess_scene *
+make(const tess_subject *subject, bool from_lse, const char *format, va_list arguments)
 {
     tess_scene *scene = calloc(1, sizeof *scene);
     char line_text[TEXT_SIZE], why[1024] = "";
