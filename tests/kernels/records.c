@@ -5,6 +5,7 @@
 #include "tests/conformance/scene.h"
 #include "tests/kit/check.h"
 #include "tests/kit/generate.h"
+#include "tests/kit/number.h"
 #include "tests/kit/random.h"
 
 #include <math.h>
@@ -52,6 +53,30 @@ static const char *const long_lines[] = {
     "fwd b1 hq2 hk1 q70 k256 d32 f16 fill=dominate",
 };
 
+/* Backward kernels take any shape. */
+static const char *const backward_lines[] = {
+    "bwd b1 hq1 q1 k1 d1 f32",
+    "bwd b2 hq4 hk2 q33 k65 d64 f32 causal",
+    "bwd b2 hq4 hk1 q130 k97 d40 dv72 f16",
+    "bwd b1 hq3 hk1 q97 k129 d128 bf16 causal",
+    "bwd b1 hq1 q257 k31 d7 f16 topleft causal",
+    "bwd b1 hq2 hk1 q129 k530 d16 f32 window=50,9",
+    "bwd b1 hq2 hk1 q9 k4271 d8 f32 causal",
+    "bwd b1 hq6 hk2 q65 k65 d40 dv96 f32 causal alibi softcap=9",
+    "bwd b2 hq4 hk2 q40 k50 d16 bf16 bias sink alibi softcap=2 seed=2",
+    "bwd b3 hq4 hk2 q40 k50 d16 f32 bias biasbcast=bhij seed=3",
+    "bwd hq4 hk1 lensq=40,0,129 lensk=70,9,129 d32 f32 causal sink",
+    "bwd hq4 hk2 lensq=3,9,40 lensk=40,9,3 gap=2 usedq=3,0,31 usedk=9,9,3 d16 f16",
+    "bwd b2 hq2 hk1 q70 k150 d32 f16 layout=strided causal bias seed=7",
+    "bwd b2 hq4 hk2 q30 k40 d24 bf16 layout=strided seed=8",
+    "bwd b1 hq2 hk1 q70 k70 d32 f32 causal fill=nan",
+    "bwd b1 hq2 hk1 q70 k70 d32 bf16 fill=inf seed=3",
+    "bwd b1 hq2 hk1 q70 k150 d32 f32 fill=huge",
+    "bwd b1 hq2 hk1 q70 k256 d32 f16 fill=dominate",
+    "bwd b1 hq2 hk1 q70 k50 d16 f32 scale=-0.5",
+    "bwd b2 hq4 hk2 q5 k0 d16 f32",
+};
+
 /* ---- Records --------------------------------------------------------------------------------- */
 
 /* A record of a device and what became of it. */
@@ -70,7 +95,8 @@ typedef struct record_set {
 /* The few members of a problem that kernels are chosen by. */
 static tess_refusal asked(const record *r, const tess_line *line)
 {
-    const tess_problem problem = {.pass = TESS_PASS_FORWARD,
+    const tess_problem problem = {.pass = line->backward ? TESS_PASS_BACKWARD : TESS_PASS_FORWARD,
+                                  .page_size = line->page_size,
                                   .rows = line->seqlen_q + line->gap,
                                   .columns = line->seqlen_k + line->gap,
                                   .group = line->heads_kv ? line->heads_q / line->heads_kv : 1,
@@ -96,6 +122,7 @@ static bool is_this_machine_able(const record *r, char *why, size_t why_size)
     tess_line line;
 
     tess_line_default(&line);
+    line.backward = r->kernel->pass == TESS_PASS_BACKWARD;
     refusal = asked(r, &line);
     if (refusal.code == TESS_ACCEPTED)
         return true;
@@ -169,20 +196,35 @@ static bool shorten(const record *r, tess_line *line)
     return takes(r, line);
 }
 
+/* Lines of a record's pass that somebody thought of, one after the other; NULL past the last. */
+static const char *line_at(const record *r, size_t i)
+{
+    if (r->kernel->pass == TESS_PASS_BACKWARD)
+        return i < COUNT(backward_lines) ? backward_lines[i] : NULL;
+    if (i < COUNT(short_lines))
+        return short_lines[i];
+    i -= COUNT(short_lines);
+    return i < COUNT(long_lines) ? long_lines[i] : NULL;
+}
+
 static void against_oracle(record_set *set, record *r)
 {
     const int random = tess_test_number("TESSERA_TEST_RANDOM", 40);
     tess_random seeds = tess_random_start((uint64_t)tess_test_number("TESSERA_TEST_SEED", 1), 0x4E);
     tess_line line;
 
-    for (size_t i = 0; i < COUNT(short_lines) + COUNT(long_lines); i++) {
-        read_line(i < COUNT(short_lines) ? short_lines[i] : long_lines[i - COUNT(short_lines)],
-                  &line);
+    for (size_t i = 0; line_at(r, i); i++) {
+        read_line(line_at(r, i), &line);
         if (takes(r, &line))
             check(set, r, &line);
     }
     for (int i = 0; i < random; i++) {
-        tess_generate_line(tess_random_next(&seeds) >> 40, &line);
+        const uint64_t seed = tess_random_next(&seeds) >> 40;
+
+        if (r->kernel->pass == TESS_PASS_BACKWARD)
+            tess_generate_backward_line(seed, &line);
+        else
+            tess_generate_line(seed, &line);
         if (shorten(r, &line))
             check(set, r, &line);
     }
@@ -193,6 +235,54 @@ static void against_oracle(record_set *set, record *r)
 }
 
 /* ---- Against each other ---------------------------------------------------------------------- */
+
+static void judge(record_set *set, const record *a, const record *b, const char *text,
+                  double distance, double allowed)
+{
+    if (distance <= allowed)
+        return;
+    printf("FAIL records: %s and %s differ by %g\n  replay \"%s\"\n", a->kernel->name,
+           b->kernel->name, distance, text);
+    set->failed++;
+}
+
+/* The largest difference of two gradients, over the larger of the largest elements and 1. */
+static double gradient_distance(const tess_scene *a, const tess_scene *b, int which)
+{
+    const tess_tensor *t = &a->c.tensor[which], *u = &b->c.tensor[which];
+    double worst = 0, largest = 1;
+
+    for (size_t at = 0; at < t->buffer.size; at += t->element_size) {
+        const double x = tess_number_load(t->layout.dtype, t->buffer.data + at);
+        const double y = tess_number_load(t->layout.dtype, u->buffer.data + at);
+
+        if (x == y || (isnan(x) && isnan(y)))
+            continue;
+        largest = fmax(largest, fmax(fabs(x), fabs(y)));
+        worst = isfinite(x) && isfinite(y) ? fmax(worst, fabs(x - y)) : (double)INFINITY;
+    }
+    return worst / largest;
+}
+
+/* Gradients of two kernels on one line. Both are sums in fp32, rounded once. */
+static void compare_backward(record_set *set, const record *a, const record *b, const char *text)
+{
+    tess_scene *sa, *sb;
+    tess_line line;
+
+    read_line(text, &line);
+    if (!takes(a, &line) || !takes(b, &line) || strstr(text, "fill="))
+        return;
+    sa = tess_scene_make_backward(&a->subject, true, "%s invariant", text);
+    sb = tess_scene_make_backward(&b->subject, true, "%s invariant", text);
+    if (tess_scene_run(sa) && tess_scene_run(sb))
+        for (int which = TESS_CASE_DQ; which <= TESS_CASE_DSINK; which++)
+            if (sa->c.tensor[which].is_present)
+                judge(set, a, b, text, gradient_distance(sa, sb, which),
+                      tess_scene_allows(sa, 0, 1, 1));
+    tess_scene_free(sa);
+    tess_scene_free(sb);
+}
 
 /* Two kernels on one line: the same bits, or within the budget of one against the truth. */
 static void compare(record_set *set, const record *a, const record *b, const char *text,
@@ -233,10 +323,16 @@ static bool are_twins(const record *a, const record *b)
 
 static void against_others(record_set *set, const record *r, const record *plainest)
 {
-    for (size_t i = 0; i < COUNT(short_lines) + COUNT(long_lines); i++) {
-        const char *text =
-            i < COUNT(short_lines) ? short_lines[i] : long_lines[i - COUNT(short_lines)];
+    const bool is_backward = r->kernel->pass == TESS_PASS_BACKWARD;
 
+    for (size_t i = 0; line_at(r, i); i++) {
+        const char *text = line_at(r, i);
+
+        if (is_backward) {
+            if (r != plainest)
+                compare_backward(set, r, plainest, text);
+            continue;
+        }
         if (r != plainest)
             compare(set, r, plainest, text, false);
         for (size_t j = 0; j < set->count; j++)
@@ -248,12 +344,12 @@ static void against_others(record_set *set, const record *r, const record *plain
 /* ---- All of a device ------------------------------------------------------------------------- */
 
 /* The record of least priority that runs here: the one that is read rather than tuned. */
-static const record *find_plainest(const record_set *set)
+static const record *find_plainest(const record_set *set, int32_t pass)
 {
     const record *plainest = NULL;
 
     for (size_t i = 0; i < set->count; i++)
-        if (set->all[i].subject.device &&
+        if (set->all[i].subject.device && set->all[i].kernel->pass == pass &&
             (!plainest || set->all[i].kernel->priority < plainest->kernel->priority))
             plainest = &set->all[i];
     return plainest;
@@ -264,24 +360,25 @@ static int run(const tess_subject *subject, void *user)
     size_t count;
     const tess_kernel *kernels = subject->device->backend->kernels(&count);
     record_set set = {calloc(count ? count : 1, sizeof *set.all), 0, 0};
-    const record *plainest;
+    const record *plainest[2];
     int ran = 0;
 
     (void)user;
     if (!set.all)
         return TESS_TEST_FAILED;
     for (size_t i = 0; i < count; i++)
-        if (kernels[i].pass == TESS_PASS_FORWARD)
+        if (kernels[i].pass == TESS_PASS_FORWARD || kernels[i].pass == TESS_PASS_BACKWARD)
             set.all[set.count++].kernel = &kernels[i];
     open_all(&set, subject);
-    plainest = find_plainest(&set);
+    plainest[0] = find_plainest(&set, TESS_PASS_FORWARD);
+    plainest[1] = find_plainest(&set, TESS_PASS_BACKWARD);
     for (size_t i = 0; i < set.count; i++) {
         record *r = &set.all[i];
 
         if (!r->subject.device)
             continue;
         against_oracle(&set, r);
-        against_others(&set, r, plainest);
+        against_others(&set, r, plainest[r->kernel->pass == TESS_PASS_BACKWARD]);
         printf("%s: %d lines passed\n", r->kernel->name, r->lines);
         fflush(stdout);
         ran++;
