@@ -10,7 +10,7 @@
 /* ---- The problems ------------------------------------------------------------------------------
  */
 
-typedef enum kind { dense, packed, wide, paged, biased, split, KINDS } kind;
+typedef enum kind { dense, packed, wide, paged, biased, split, back, back_biased, KINDS } kind;
 
 static const char *const lines[KINDS] = {
     [dense] = "fwd b2 hq6 hk3 q5 k7 d8 dv4 f32 causal",
@@ -19,6 +19,8 @@ static const char *const lines[KINDS] = {
     [paged] = "fwd b2 hq2 hk1 q3 k10 d8 f32 page=4 usedk=10,3",
     [biased] = "fwd b2 hq2 q3 k4 d8 f32 alibi sink bias=f16",
     [split] = "fwd b1 hq1 q3 k2000 d8 f32 splits=4",
+    [back] = "bwd b2 hq6 hk3 q5 k7 d8 dv4 f32 causal",
+    [back_biased] = "bwd b2 hq2 q3 k4 d8 f32 alibi sink bias",
 };
 
 enum { Q_BYTES = 2 * 5 * 6 * 8 * 4, O_BYTES = 2 * 5 * 6 * 4 * 4 }; /* of dense */
@@ -39,6 +41,7 @@ typedef struct fixture {
     void *workspace;
     size_t workspace_size;
     tess_forward_args args;
+    tess_backward_args back;         /* of a backward line */
     char *before[TESS_CASE_TENSORS]; /* every tensor's bytes, to be held against later */
 } fixture;
 
@@ -86,6 +89,9 @@ static void reset(fixture *f)
     f->args = tess_case_forward_args(&f->made, true);
     f->args.workspace.base = f->workspace;
     f->args.workspace_size = f->workspace_size;
+    f->back = tess_case_backward_args(&f->made);
+    f->back.workspace = f->args.workspace;
+    f->back.workspace_size = f->workspace_size;
     copy_all(f, f->before);
 }
 
@@ -117,11 +123,17 @@ static void make(fixture *f, const char *line_text)
 
     memset(f, 0, sizeof *f);
     need(tess_line_read(line_text, &line, &text) == TESS_OK, why);
-    need(tess_case_make(&line, &f->made, &text), why);
+    need(tess_case_make_plain(&line, true, &f->made, &text), why);
     assert_fine(subject->context, tess_queue_create(subject->device, &f->queue));
     need(tess_case_upload(&f->made, subject->device, f->queue, &text), why);
-    assert_fine(subject->context,
-                tess_plan_create_forward(subject->device, &f->made.desc, &f->plan));
+    if (line.backward) { /* O and LSE are inputs, as a forward pass left them */
+        need(tess_case_run_forward(&f->made, subject->device, f->queue, &text) == TESS_OK, why);
+        assert_fine(subject->context, tess_plan_create_backward(subject->device, &f->made.desc,
+                                                                &f->made.gradients, &f->plan));
+    } else {
+        assert_fine(subject->context,
+                    tess_plan_create_forward(subject->device, &f->made.desc, &f->plan));
+    }
     f->workspace_size = tess_plan_workspace_size(f->plan);
     if (f->workspace_size > 0)
         assert_fine(subject->context,
@@ -141,6 +153,8 @@ static void drop(fixture *f)
 
 static tess_status run(fixture *f)
 {
+    if (f->made.line.backward)
+        return tess_plan_run_backward(f->plan, f->queue, &f->back);
     return tess_plan_run_forward(f->plan, f->queue, &f->args);
 }
 
@@ -224,6 +238,7 @@ enum { REFUSALS = sizeof refusals / sizeof refusals[0] };
 static void apply(fixture *f, int line)
 {
     tess_forward_args *const a = &f->args;
+    tess_backward_args *const b = &f->back;
 
     switch (line) {
 #define REFUSED(kind, pieces, ...) \
@@ -245,9 +260,11 @@ static void apply(fixture *f, int line)
 static void refuse_all_of(kind of_kind)
 {
     char *right[TESS_CASE_TENSORS] = {NULL};
+    const char *call;
     fixture f;
 
     make(&f, lines[of_kind]);
+    call = f.made.line.backward ? "tess_plan_run_backward" : "tess_plan_run_forward";
     assert_fine(subject->context, run(&f));
     download(&f);
     copy_all(&f, right);
@@ -260,8 +277,7 @@ static void refuse_all_of(kind of_kind)
         snprintf(name, sizeof name, "c900_errors.def:%d: %s", r->line, r->change);
         reset(&f);
         apply(&f, r->line);
-        assert_refused(subject->context, run(&f), TESS_INVALID, "tess_plan_run_forward", r->pieces,
-                       name);
+        assert_refused(subject->context, run(&f), TESS_INVALID, call, r->pieces, name);
         assert_holds(&f, f.before, name);
         reset(&f); /* and the next right run is right */
         assert_fine(subject->context, run(&f));
@@ -300,6 +316,13 @@ static void refused_runs_with_a_workspace(void **state)
 {
     (void)state;
     refuse_all_of(split);
+}
+
+static void refused_runs_of_gradients(void **state)
+{
+    (void)state;
+    refuse_all_of(back);
+    refuse_all_of(back_biased);
 }
 
 static void objects_that_are_missing_or_foreign(void **state)
@@ -511,6 +534,7 @@ static int check_subject(const tess_subject *current, void *user)
         cmocka_unit_test(refused_runs_of_pages),
         cmocka_unit_test(refused_runs_with_additions_to_scores),
         cmocka_unit_test(refused_runs_with_a_workspace),
+        cmocka_unit_test(refused_runs_of_gradients),
         cmocka_unit_test(objects_that_are_missing_or_foreign),
         cmocka_unit_test(arguments_from_the_future),
         cmocka_unit_test(what_nobody_can_do_is_refused_with_every_reason),
