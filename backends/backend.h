@@ -78,8 +78,10 @@ typedef struct tess_backend {
                           size_t size);
     tess_status (*download)(tess_backend_queue *queue, void *host_memory, const void *device_memory,
                             size_t size);
-    /* The queue's own scratch, at least size bytes; grows, waits when it must. NULL: refused. */
-    tess_status (*scratch)(tess_backend_queue *queue, size_t size, void **out_memory);
+    /* The queue's own scratch, at least size bytes; grows, waits when it must. `call` is the public
+     * function it is for, the first word of a failure's text. NULL: refused. */
+    tess_status (*scratch)(tess_backend_queue *queue, const char *call, size_t size,
+                           void **out_memory);
 
     /* NULL (all four): the device cannot time */
     tess_status (*event_create)(tess_backend_device *device, tess_backend_event **out_event);

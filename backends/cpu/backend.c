@@ -296,7 +296,8 @@ static tess_status copy_from(tess_backend_queue *queue, void *host_memory,
     return TESS_OK;
 }
 
-static tess_status scratch(tess_backend_queue *queue, size_t size, void **out_memory)
+static tess_status scratch(tess_backend_queue *queue, const char *call, size_t size,
+                           void **out_memory)
 {
     const tess_host *host = queue->device->host;
     void *memory;
@@ -304,8 +305,8 @@ static tess_status scratch(tess_backend_queue *queue, size_t size, void **out_me
     if (size > queue->scratch_size) {
         memory = tess_alloc(host, size);
         if (!memory)
-            return tess_fail(host, TESS_NO_MEMORY,
-                             "tess_plan_run_forward: no memory for a workspace of %zu bytes", size);
+            return tess_fail(host, TESS_NO_MEMORY, "%s: no memory for a workspace of %zu bytes",
+                             call, size);
         tess_release(host, queue->scratch, queue->scratch_size);
         queue->scratch = memory;
         queue->scratch_size = size;

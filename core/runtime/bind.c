@@ -133,6 +133,21 @@ tess_status tess_bind(const tess_plan *plan, const char *call,
     return TESS_OK;
 }
 
+/* The queue's own memory, where it has some. */
+static tess_status find_scratch(const tess_plan *plan, tess_queue *queue, const char *call,
+                                void **out_memory)
+{
+    const tess_backend *backend = plan->device->backend;
+    const size_t wanted = plan->schedule.workspace_size;
+
+    if (!backend->scratch)
+        return tess_fail(&plan->device->context->host, TESS_UNSUPPORTED,
+                         "%s: workspace is NULL but queues of %s have no scratch of their own; it "
+                         "takes %zu bytes (tess_plan_workspace_size)",
+                         call, plan->device->name, wanted);
+    return backend->scratch(queue->opened, call, wanted, out_memory);
+}
+
 static tess_status bind_workspace(const tess_plan *plan, tess_queue *queue, const char *call,
                                   const tess_out *workspace, size_t size, tess_address *out_address)
 {
@@ -153,7 +168,7 @@ static tess_status bind_workspace(const tess_plan *plan, tess_queue *queue, cons
     if (wanted == 0)
         return TESS_OK;
     if (!workspace->base)
-        return backend->scratch(queue->opened, wanted, &out_address->base);
+        return find_scratch(plan, queue, call, &out_address->base);
     if (!backend->has_plain_addresses) {
         *out_address = (tess_address){workspace->base, workspace->offset};
         return TESS_OK;

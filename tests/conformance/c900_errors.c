@@ -10,7 +10,18 @@
 /* ---- The problems ------------------------------------------------------------------------------
  */
 
-typedef enum kind { dense, packed, wide, paged, biased, split, back, back_biased, KINDS } kind;
+typedef enum kind {
+    dense,
+    packed,
+    wide,
+    paged,
+    biased,
+    split,
+    back,
+    back_biased,
+    back_packed,
+    KINDS
+} kind;
 
 static const char *const lines[KINDS] = {
     [dense] = "fwd b2 hq6 hk3 q5 k7 d8 dv4 f32 causal",
@@ -21,6 +32,7 @@ static const char *const lines[KINDS] = {
     [split] = "fwd b1 hq1 q3 k2000 d8 f32 splits=4",
     [back] = "bwd b2 hq6 hk3 q5 k7 d8 dv4 f32 causal",
     [back_biased] = "bwd b2 hq2 q3 k4 d8 f32 alibi sink bias",
+    [back_packed] = "bwd hq2 hk1 d8 f16 lensq=3,0,6 lensk=2,5,4 usedq=2,0,6 usedk=2,4,4",
 };
 
 enum { Q_BYTES = 2 * 5 * 6 * 8 * 4, O_BYTES = 2 * 5 * 6 * 4 * 4 }; /* of dense */
@@ -323,6 +335,7 @@ static void refused_runs_of_gradients(void **state)
     (void)state;
     refuse_all_of(back);
     refuse_all_of(back_biased);
+    refuse_all_of(back_packed);
 }
 
 static void objects_that_are_missing_or_foreign(void **state)

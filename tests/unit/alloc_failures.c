@@ -8,6 +8,10 @@ typedef struct tensors {
     float v[SMALL_BATCH * SMALL_COLUMNS * SMALL_HEADS_KV * SMALL_DIM_V];
     float o[SMALL_BATCH * SMALL_ROWS * SMALL_HEADS * SMALL_DIM_V];
     float lse[SMALL_BATCH * SMALL_ROWS * SMALL_HEADS];
+    float d_o[SMALL_BATCH * SMALL_ROWS * SMALL_HEADS * SMALL_DIM_V];
+    float dq[SMALL_BATCH * SMALL_ROWS * SMALL_HEADS * SMALL_DIM];
+    float dk[SMALL_BATCH * SMALL_COLUMNS * SMALL_HEADS_KV * SMALL_DIM];
+    float dv[SMALL_BATCH * SMALL_COLUMNS * SMALL_HEADS_KV * SMALL_DIM_V];
 } tensors;
 
 static tensors data, right;
@@ -17,7 +21,7 @@ typedef struct life {
     tess_context *context;
     tess_device *device;
     tess_queue *queue;
-    tess_plan *plan;
+    tess_plan *plan, *backward;
     tess_event *start, *end;
     void *memory;
     const char *call; /* the one that failed */
@@ -35,6 +39,20 @@ static tess_forward_args args_of(tensors *t)
                                .lse = {t->lse, 0}};
 }
 
+static tess_backward_args backward_args_of(tensors *t)
+{
+    return (tess_backward_args){TESS_STRUCT(tess_backward_args),
+                                .q = {t->q, 0},
+                                .k = {t->k, 0},
+                                .v = {t->v, 0},
+                                .o = {t->o, 0},
+                                .lse = {t->lse, 0},
+                                .d_o = {t->d_o, 0},
+                                .dq = {t->dq, 0},
+                                .dk = {t->dk, 0},
+                                .dv = {t->dv, 0}};
+}
+
 #define STEP(name, expression)                        \
     do {                                              \
         l->call = name;                               \
@@ -50,6 +68,7 @@ static tess_status live(life *l, tally *memory)
                                     .release = tally_release, .memory_user = memory, .threads = 2};
     const tess_attention_desc problem = small_desc();
     const tess_forward_args args = args_of(&data);
+    const tess_backward_args gradients = backward_args_of(&data);
     double seconds;
     char text[4096];
 
@@ -62,6 +81,9 @@ static tess_status live(life *l, tally *memory)
     STEP("tess_plan_create_forward", tess_plan_create_forward(l->device, &problem, &l->plan));
     STEP("tess_event_record", tess_event_record(l->start, l->queue));
     STEP("tess_plan_run_forward", tess_plan_run_forward(l->plan, l->queue, &args));
+    STEP("tess_plan_create_backward",
+         tess_plan_create_backward(l->device, &problem, NULL, &l->backward));
+    STEP("tess_plan_run_backward", tess_plan_run_backward(l->backward, l->queue, &gradients));
     STEP("tess_event_record", tess_event_record(l->end, l->queue));
     STEP("tess_queue_wait", tess_queue_wait(l->queue));
     STEP("tess_event_elapsed", tess_event_elapsed(l->start, l->end, &seconds));
@@ -71,6 +93,7 @@ static tess_status live(life *l, tally *memory)
 
 static void die(life *l)
 {
+    tess_plan_destroy(l->backward);
     tess_plan_destroy(l->plan);
     tess_event_destroy(l->end);
     tess_event_destroy(l->start);
@@ -83,6 +106,9 @@ static void prefill(void)
 {
     memset(data.o, 0xff, sizeof data.o);
     memset(data.lse, 0xff, sizeof data.lse);
+    memset(data.dq, 0xff, sizeof data.dq);
+    memset(data.dk, 0xff, sizeof data.dk);
+    memset(data.dv, 0xff, sizeof data.dv);
 }
 
 /* How many allocations a life takes, and what it computes. */
@@ -139,6 +165,7 @@ static void the_failed_call_may_be_repeated(void **state)
                                         .threads = 2};
         const tess_attention_desc problem = small_desc();
         const tess_forward_args args = args_of(&data);
+        const tess_backward_args gradients = backward_args_of(&data);
         life l = {0};
         int failed = 0;
 
@@ -159,6 +186,10 @@ static void the_failed_call_may_be_repeated(void **state)
         while (tess_plan_create_forward(l.device, &problem, &l.plan) != TESS_OK)
             failed++;
         while (tess_plan_run_forward(l.plan, l.queue, &args) != TESS_OK)
+            failed++;
+        while (tess_plan_create_backward(l.device, &problem, NULL, &l.backward) != TESS_OK)
+            failed++;
+        while (tess_plan_run_backward(l.backward, l.queue, &gradients) != TESS_OK)
             failed++;
         assert_int_equal(failed, 1);
         assert_memory_equal(&data, &right, sizeof right);
@@ -188,7 +219,8 @@ static void a_run_without_memory_touches_nothing(void **state)
     assert_memory_equal(&data, &before, sizeof before);
     w.memory.fails_from = 0;
     assert_fine(w.context, tess_plan_run_forward(plan, w.queue, &args));
-    assert_memory_equal(&data, &right, sizeof right);
+    assert_memory_equal(data.o, right.o, sizeof right.o);
+    assert_memory_equal(data.lse, right.lse, sizeof right.lse);
     tess_plan_destroy(plan);
     world_close(&w);
 }
@@ -217,7 +249,8 @@ static void a_queue_keeps_its_scratch_when_it_cannot_grow(void **state)
     assert_int_equal(tess_plan_run_forward(larger, w.queue, &args), TESS_NO_MEMORY);
     prefill();
     assert_fine(w.context, tess_plan_run_forward(plan, w.queue, &args));
-    assert_memory_equal(&data, &right, sizeof right);
+    assert_memory_equal(data.o, right.o, sizeof right.o);
+    assert_memory_equal(data.lse, right.lse, sizeof right.lse);
     tess_plan_destroy(plan);
     tess_plan_destroy(larger);
     world_close(&w);

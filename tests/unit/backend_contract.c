@@ -38,7 +38,6 @@ static void check_entries(const tess_backend *b)
     assert_non_null(b->queue_wait);
     assert_non_null(b->upload);
     assert_non_null(b->download);
-    assert_non_null(b->scratch);
     /* All four, or the device cannot time. */
     assert_int_equal(b->event_destroy != NULL, times);
     assert_int_equal(b->event_record != NULL, times);
@@ -222,11 +221,11 @@ static void check_scratch(const tess_backend *b, tess_backend_queue *queue)
 {
     void *small = NULL, *large = NULL, *again = NULL;
 
-    assert_int_equal(b->scratch(queue, 1, &small), TESS_OK);
+    assert_int_equal(b->scratch(queue, "a_test", 1, &small), TESS_OK);
     assert_non_null(small);
-    assert_int_equal(b->scratch(queue, 100000, &large), TESS_OK);
+    assert_int_equal(b->scratch(queue, "a_test", 100000, &large), TESS_OK);
     assert_non_null(large);
-    assert_int_equal(b->scratch(queue, 50000, &again), TESS_OK);
+    assert_int_equal(b->scratch(queue, "a_test", 50000, &again), TESS_OK);
     assert_ptr_equal(large, again); /* it grows and never shrinks */
     if (b->has_plain_addresses)
         assert_int_equal((uintptr_t)large % TESS_ALIGNMENT, 0);
@@ -241,7 +240,8 @@ static void check_queue(const tess_backend *b, tess_backend_device *device)
 
     assert_int_equal(b->queue_create(device, &queue), TESS_OK);
     assert_int_equal(b->queue_wait(queue), TESS_OK); /* an empty one */
-    check_scratch(b, queue);
+    if (b->scratch)
+        check_scratch(b, queue);
     assert_int_equal(b->allocate(device, sizeof sent, &memory), TESS_OK);
     assert_int_equal(b->upload(queue, memory, sent, sizeof sent), TESS_OK);
     assert_int_equal(b->download(queue, back, memory, sizeof back), TESS_OK);

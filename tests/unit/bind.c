@@ -21,9 +21,11 @@ typedef struct fixture {
 
 static char scratch_memory[64];
 
-static tess_status give_scratch(tess_backend_queue *queue, size_t size, void **out_memory)
+static tess_status give_scratch(tess_backend_queue *queue, const char *whose, size_t size,
+                                void **out_memory)
 {
     (void)queue;
+    assert_string_equal(whose, call);
     assert_int_equal(size, 1000);
     *out_memory = scratch_memory;
     return TESS_OK;
@@ -226,6 +228,22 @@ static void without_a_workspace_it_is_the_queues(void **state)
     assert_int_equal(f.launches, 2);
 }
 
+static void a_queue_without_scratch_asks_for_a_workspace(void **state)
+{
+    char memory[2000];
+    fixture f;
+
+    (void)state;
+    make(&f, true);
+    f.backend.scratch = NULL;
+    f.plan.schedule.workspace_size = 1000;
+    snprintf(f.device.name, sizeof f.device.name, "fast:1");
+    assert_refused(NULL, workspace(&f, NULL, 0, 0), TESS_UNSUPPORTED, call,
+                   "workspace is NULL|fast:1|1000 bytes", "no scratch");
+    assert_fine(NULL, workspace(&f, memory, 0, sizeof memory));
+    assert_int_equal(f.launches, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +255,7 @@ int main(void)
         cmocka_unit_test(a_workspace_is_aligned_within_what_was_given),
         cmocka_unit_test(a_workspace_handle_is_passed_on),
         cmocka_unit_test(without_a_workspace_it_is_the_queues),
+        cmocka_unit_test(a_queue_without_scratch_asks_for_a_workspace),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
