@@ -95,7 +95,7 @@ static void plain_addresses_are_added_up(void **state)
  * alignment nor overlap can be told from it. */
 static void handles_are_passed_on(void **state)
 {
-    char handles[4];
+    static char handles[4];
     fixture f;
 
     (void)state;
@@ -110,7 +110,7 @@ static void handles_are_passed_on(void **state)
 
 static void what_is_wrong_with_a_handle_is_still_seen(void **state)
 {
-    char handle;
+    static char handle;
     fixture f;
 
     (void)state;
@@ -200,7 +200,7 @@ static void a_workspace_is_aligned_within_what_was_given(void **state)
 
 static void a_workspace_handle_is_passed_on(void **state)
 {
-    char handle;
+    static char handle;
     fixture f;
 
     (void)state;
@@ -230,7 +230,7 @@ static void without_a_workspace_it_is_the_queues(void **state)
 
 static void a_queue_without_scratch_asks_for_a_workspace(void **state)
 {
-    char memory[2000];
+    static char memory[2000];
     fixture f;
 
     (void)state;
