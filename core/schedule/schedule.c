@@ -81,7 +81,7 @@ static void take_gradients(tess_args *args, const tess_problem *p)
  * adds to the same buffers again. More heads need fewer buffers to keep a machine busy. */
 enum { MOST_DQ_BUFFERS = 8, WAVE_ITEMS = 64 };
 
-static void choose_shares(tess_schedule *s)
+static bool choose_shares(tess_schedule *s)
 {
     const tess_problem *p = &s->problem;
     tess_args *args = &s->args;
@@ -93,7 +93,7 @@ static void choose_shares(tess_schedule *s)
     shares = tess_max_i64((p->columns + args->share_columns - 1) / args->share_columns, 1);
     buffers = p->flags & TESS_BATCH_INVARIANT ? MOST_DQ_BUFFERS : (WAVE_ITEMS + heads - 1) / heads;
     args->dq_buffers = tess_min_i64(tess_min_i64(buffers, MOST_DQ_BUFFERS), shares);
-    s->work_items = heads * shares;
+    return tess_multiply_i64(heads, shares, &s->work_items);
 }
 
 /* Shares of the columns. A batch-invariant problem must not look at the batch or the device, and
@@ -199,7 +199,9 @@ tess_status tess_schedule_make(const tess_host *host, const char *call, const te
         s.args.splits = choose_splits(problem, kernel, caps, items);
     } else {
         take_gradients(&s.args, problem);
-        choose_shares(&s);
+        if (!choose_shares(&s))
+            return tess_fail(host, TESS_INVALID,
+                             "%s: sequences x heads x shares of the columns leaves 64 bits", call);
     }
     if (!tess_multiply_i64(s.work_items, s.args.splits, &s.work_items) || !lay_workspace(&s))
         return tess_fail(host, TESS_INVALID, "%s: the workspace of %lld splits leaves 64 bits",

@@ -26,6 +26,19 @@ static const tess_kernel paper = {.name = "fwd_paper_f32_m16n64",
                                   .tile_columns = 64,
                                   .scratch = paper_scratch};
 
+static const tess_kernel paper_backward = {.name = "bwd_paper_f32_m16n64",
+                                           .pass = TESS_PASS_BACKWARD,
+                                           .dtypes = 1u << TESS_F32,
+                                           .max_head_dim = 512,
+                                           .tile_rows = 16,
+                                           .tile_columns = 64,
+                                           .scratch = paper_scratch};
+
+static const tess_kernel *paper_of(const tess_problem *problem)
+{
+    return problem->pass == TESS_PASS_FORWARD ? &paper : &paper_backward;
+}
+
 static tess_problem problem_of(const tess_attention_desc *desc)
 {
     tess_problem problem;
@@ -52,7 +65,8 @@ static tess_schedule schedule_of(const tess_problem *problem, int32_t units, int
     const tess_caps caps = {.units = units, .architecture = "paper"};
     tess_schedule schedule;
 
-    assert_fine(NULL, tess_schedule_make(NULL, call, problem, &paper, &caps, workers, &schedule));
+    assert_fine(NULL, tess_schedule_make(NULL, call, problem, paper_of(problem), &caps, workers,
+                                         &schedule));
     return schedule;
 }
 
@@ -185,7 +199,7 @@ static void check_workspace(const tess_schedule *s)
 {
     const tess_args *const a = &s->args;
     const int64_t rows = tess_problem_total_rows(&s->problem) * a->heads_q * a->splits;
-    region regions[4];
+    region regions[5];
     int count = 0;
 
     if (s->workers) {
@@ -195,7 +209,15 @@ static void check_workspace(const tess_schedule *s)
         regions[count++] = (region){a->sequence_list, a->sequence_list + (a->sequences + 1) * 8};
         regions[count++] = (region){a->scratch, a->scratch + s->workers * a->scratch_size};
     }
-    if (a->splits > 1) {
+    if (s->problem.pass == TESS_PASS_BACKWARD) {
+        regions[count++] = (region){a->delta, a->delta + rows * 4};
+        regions[count++] =
+            (region){a->partial_dq, a->partial_dq + rows * a->dq_buffers * a->head_dim * 4};
+        assert_true(a->dq_buffers >= 1);
+        if (s->problem.gradients & TESS_GRADIENT_ALIBI)
+            regions[count++] =
+                (region){a->partial_bias, a->partial_bias + s->work_items * s->problem.group * 4};
+    } else if (a->splits > 1) {
         regions[count++] = (region){a->partial_o, a->partial_o + rows * a->head_dim_v * 4};
         regions[count++] = (region){a->partial_lse, a->partial_lse + rows * 4};
     }
@@ -237,6 +259,33 @@ static void no_two_regions_share_a_byte(void **state)
     assert_true(split > 200);
 }
 
+static void no_two_regions_of_a_backward_pass_share_a_byte(void **state)
+{
+    tess_random random = tess_random_start(1, 5);
+
+    (void)state;
+    for (int i = 0; i < 2000; i++) {
+        const int64_t heads_kv = 1 + tess_random_below(&random, 4);
+        const tess_gradient_desc wanted = {TESS_STRUCT(tess_gradient_desc)};
+        tess_problem p =
+            dense(tess_random_below(&random, 5), tess_random_below(&random, 50),
+                  tess_random_below(&random, 9000), heads_kv * (1 + tess_random_below(&random, 5)),
+                  heads_kv, 1 + tess_random_below(&random, 300));
+
+        assert_fine(NULL, tess_problem_add_gradients(NULL, call, &wanted, &p));
+        if (tess_random_once_in(&random, 2))
+            p.gradients |= TESS_GRADIENT_ALIBI;
+        if (tess_random_once_in(&random, 2))
+            p.flags |= TESS_BATCH_INVARIANT;
+        scratch_wanted = (size_t)tess_random_below(&random, 3000);
+
+        const tess_schedule s = schedule_of(&p, 1 + (int32_t)tess_random_below(&random, 64),
+                                            (int32_t)tess_random_below(&random, 20));
+        check_workspace(&s);
+    }
+    scratch_wanted = 0;
+}
+
 static void one_split_needs_no_partial_results(void **state)
 {
     const tess_problem p = dense(4, 100, 100, 4, 4, 64);
@@ -264,8 +313,9 @@ static void assert_too_large(const tess_problem *problem, int32_t workers, const
     tess_schedule schedule;
 
     memset(&schedule, 0x5a, sizeof schedule);
-    assert_refused(NULL, tess_schedule_make(NULL, call, problem, &paper, &caps, workers, &schedule),
-                   TESS_INVALID, call, pieces, pieces);
+    assert_refused(
+        NULL, tess_schedule_make(NULL, call, problem, paper_of(problem), &caps, workers, &schedule),
+        TESS_INVALID, call, pieces, pieces);
     assert_int_equal(*(const unsigned char *)&schedule, 0x5a);
 }
 
@@ -283,6 +333,11 @@ static void products_out_of_range_are_refused(void **state)
     p.columns = most;
     p.num_splits = 65536;
     assert_too_large(&p, 1, "workspace of 65536 splits leaves 64 bits");
+
+    p = dense(1, 1, 1, 1, 1, 8); /* items of a backward pass are shares of the columns */
+    p.pass = TESS_PASS_BACKWARD;
+    p.sequences = p.heads_kv = p.columns = most;
+    assert_too_large(&p, 1, "sequences x heads x shares of the columns leaves 64 bits");
 
     p = dense(1, 1, 1, 1, 1, 8); /* rows x heads x splits */
     p.q.batch = p.q.seqlen = most;
@@ -305,6 +360,7 @@ int main(void)
         cmocka_unit_test(asked_for_splits_are_given_up_to_one_per_tile),
         cmocka_unit_test(few_rows_are_split_unless_bits_must_not_depend_on_it),
         cmocka_unit_test(no_two_regions_share_a_byte),
+        cmocka_unit_test(no_two_regions_of_a_backward_pass_share_a_byte),
         cmocka_unit_test(one_split_needs_no_partial_results),
         cmocka_unit_test(only_rows_count_in_the_workspace),
         cmocka_unit_test(products_out_of_range_are_refused),
