@@ -304,7 +304,7 @@ static void time_line(bench *b, const tess_line *line, tess_bench_result *result
     }
     for (size_t i = 0; i < b->count; i++) {
         if (!is_ready)
-            set_wrong(&results[i], TESS_INVALID, data);
+            set_wrong(&results[i], c.desc.struct_size ? TESS_NO_MEMORY : TESS_INVALID, data);
         finish(b, &b->sides[i], &results[i]);
         tess_side_drop(&b->sides[i]);
     }
