@@ -43,7 +43,6 @@ enum {
     PANEL_ROWS = VEC_WIDE * VEC_LANES,
     BLOCK_ROWS = PANEL_ROWS * VEC_BLOCK_PANELS,
     SHARE_COLUMNS = TESS_SHARE_COLUMNS / TILE_COLUMNS * TILE_COLUMNS,
-    FETCH_ROWS = 8,           /* that loads and stores of rows look ahead */
     BLOCK_FLOATS = 96 * 1024, /* of Q, dO and dQ of a block, to stay in a core's own cache */
     SPARE_DIMS = 8            /* dq is gathered in whole groups of dims */
 };
@@ -158,7 +157,7 @@ static void load_columns(const struct state *state, const char *base, const tess
 
     for (int64_t column = work->first; column < work->end; column++, out += pitch) {
         const int64_t ahead = tess_min_i64(column + FETCH_ROWS, work->end - 1);
-        fetch(base, tess_cpu_column(&work->at, stride, ahead), stride[3], count, dtype, 0);
+        fetch(base, tess_cpu_column(&work->at, stride, ahead), stride[3], count, dtype, FETCH_READ);
         widen(base, tess_cpu_column(&work->at, stride, column), stride[3], count, dtype, out);
     }
 }
@@ -212,7 +211,7 @@ static void put_column(const struct state *state, char *base, const tess_i64 str
 
     if (!base)
         return;
-    fetch(base, ahead * stride[1], stride[3], count, dtype, 1);
+    fetch(base, ahead * stride[1], stride[3], count, dtype, FETCH_WRITE);
     put_row(base, column * stride[1], stride[3], count, dtype, row);
 }
 
@@ -266,7 +265,7 @@ static void widen_rows(const struct block *block, struct view view, int inside, 
         float *const to = copy + lane * pitch;
         if (ahead < block->panels * PANEL_ROWS)
             fetch(view.base, view_index(view, block->rows[ahead]), view.stride, view.count,
-                  view.dtype, 0);
+                  view.dtype, FETCH_READ);
         row[lane] = to;
         if (block->first + inside + lane >= block->end) {
             clear(to, pitch);
@@ -421,7 +420,7 @@ static void put_dq(const struct state *state, int panel, int v)
     float faults[VEC_LANES];
 
     for (int lane = 0; lane < VEC_LANES; lane++)
-        fetch((const char *)dq_row(state, inside + lane), 0, 1, dims, TESS_F32, 1);
+        fetch((const char *)dq_row(state, inside + lane), 0, 1, dims, TESS_F32, FETCH_WRITE);
     for (int64_t d = 0; d < dims; d += VEC_LANES) {
         vec block[VEC_LANES];
         for (int i = 0; i < VEC_LANES; i++) {
@@ -621,8 +620,8 @@ KERNEL_APART void score_all(const float *transposed, const float *const *key, in
                             int columns, float *score)
 {
     for (int j = 0; j < columns; j += VEC_WIDE_KEYS)
-        multiply_keys(transposed, key + j, dims, score + j * BLOCK_ROWS, BLOCK_ROWS, VEC_WIDE,
-                      VEC_WIDE_KEYS);
+        multiply_keys(transposed, PANEL_ROWS, key + j, dims, score + j * BLOCK_ROWS, BLOCK_ROWS,
+                      VEC_WIDE, VEC_WIDE_KEYS);
 }
 
 /* sum[dim][row of a panel] += sum over `count` columns of key[column][dim] * factor[column][row],
