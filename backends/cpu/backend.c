@@ -29,6 +29,11 @@ enum { MOST_HEAD_DIM = 512 };
 #else
 #define IF_NEON DROP
 #endif
+#ifdef TESS_CPU_HAS_SVE
+#define IF_SVE KEEP
+#else
+#define IF_SVE DROP
+#endif
 #ifdef TESS_CPU_HAS_AVX2
 #define IF_AVX2 KEEP
 #else

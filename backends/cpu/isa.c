@@ -2,6 +2,7 @@
  * Instruction sets of this machine, as bits of tess_caps.features. */
 #include "backends/cpu/isa.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +10,9 @@
 #include <cpuid.h>
 #endif
 
-#if defined(__x86_64__) || defined(__i386__)
-#include <cpuid.h>
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#include <sys/prctl.h>
 #endif
 
 /* Levels in ascending order; the ceiling is a place in it. */
@@ -23,6 +25,7 @@ static const struct {
     {"scalar", TESS_CPU_SCALAR, TESS_ENV_ISA_SCALAR, 1},
     {"portable", TESS_CPU_PORTABLE, TESS_ENV_ISA_PORTABLE, 4},
     {"neon", TESS_CPU_NEON, TESS_ENV_ISA_NEON, 4},
+    {"sve", TESS_CPU_SVE, TESS_ENV_ISA_SVE, TESS_CPU_SVE_BITS / 32},
     {"avx2", TESS_CPU_AVX2, TESS_ENV_ISA_AVX2, 8},
     {"avx512", TESS_CPU_AVX512, TESS_ENV_ISA_AVX512, 16},
 };
@@ -35,6 +38,19 @@ static bool has_f16c(void)
 {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
+#if defined(__aarch64__)
+/* Present, and as long as the kernels were compiled for. */
+static bool has_sve(void)
+{
+#if defined(HWCAP_SVE) && defined(PR_SVE_GET_VL) && defined(PR_SVE_VL_LEN_MASK)
+    const int length = getauxval(AT_HWCAP) & HWCAP_SVE ? prctl(PR_SVE_GET_VL) : 0;
+    return length > 0 && 8 * (length & PR_SVE_VL_LEN_MASK) == TESS_CPU_SVE_BITS;
+#else
+    return false;
+#endif
 }
 #endif
 
@@ -52,6 +68,8 @@ static uint32_t detect(void)
         features |= TESS_CPU_AVX512;
 #elif defined(__aarch64__)
     features |= TESS_CPU_NEON; /* part of the base architecture */
+    if (has_sve())
+        features |= TESS_CPU_SVE;
 #endif
     return features;
 }

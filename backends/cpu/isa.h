@@ -13,9 +13,13 @@ enum {
     TESS_CPU_SCALAR = 0,
     TESS_CPU_PORTABLE = 1u << 0, /* C that the compiler vectorises for its base instruction set */
     TESS_CPU_NEON = 1u << 1,
-    TESS_CPU_AVX2 = 1u << 2,  /* with FMA and F16C */
-    TESS_CPU_AVX512 = 1u << 3 /* F, DQ, BW and VL */
+    TESS_CPU_AVX2 = 1u << 2,   /* with FMA and F16C */
+    TESS_CPU_AVX512 = 1u << 3, /* F, DQ, BW and VL */
+    TESS_CPU_SVE = 1u << 5     /* with vectors of TESS_CPU_SVE_BITS */
 };
+
+/* The kernels are compiled for this length. */
+enum { TESS_CPU_SVE_BITS = 256 };
 
 /* What the machine and the operating system allow, below the ceiling of TESSERA_CPU_ISA (0: no
  * ceiling). Cheap: reads registers. */

@@ -358,7 +358,8 @@ static const record *find_plainest(const record_set *set, int32_t pass)
     return plainest;
 }
 
-static int run(const tess_subject *subject, void *user)
+/* `part` of a name: records without it only serve to compare with. */
+static int run(const tess_subject *subject, void *part)
 {
     size_t count;
     const tess_kernel *kernels = subject->device->backend->kernels(&count);
@@ -366,7 +367,6 @@ static int run(const tess_subject *subject, void *user)
     const record *plainest[2];
     int ran = 0;
 
-    (void)user;
     if (!set.all)
         return TESS_TEST_FAILED;
     for (size_t i = 0; i < count; i++)
@@ -378,7 +378,7 @@ static int run(const tess_subject *subject, void *user)
     for (size_t i = 0; i < set.count; i++) {
         record *r = &set.all[i];
 
-        if (!r->subject.device)
+        if (!r->subject.device || (part && !strstr(r->kernel->name, part)))
             continue;
         against_oracle(&set, r);
         against_others(&set, r, plainest[r->kernel->pass == TESS_PASS_BACKWARD]);
@@ -396,6 +396,8 @@ static int run(const tess_subject *subject, void *user)
 
 int main(int argc, char **argv)
 {
+    char *const part = argc > 2 ? argv[2] : NULL;
+
     /* Instruction sets are what the records themselves differ in: the device once, with all. */
     if (argc > 1 && strcmp(argv[1], "cpu") == 0) {
         tess_subject subject;
@@ -406,9 +408,9 @@ int main(int argc, char **argv)
             printf("skipped: %s\n", why);
             return TESS_TEST_SKIPPED;
         }
-        result = run(&subject, NULL);
+        result = run(&subject, part);
         tess_subject_close(&subject);
         return result;
     }
-    return tess_subjects_each(argc > 1 ? argv[1] : NULL, run, NULL);
+    return tess_subjects_each(argc > 1 ? argv[1] : NULL, run, part);
 }
