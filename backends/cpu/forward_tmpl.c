@@ -39,8 +39,8 @@
  * always (-4 % at 64 dims in place); prefetching the next tile (+-1 %, -10 % for rows 4 KB apart);
  * an Estrin polynomial in the exponential (+0.5 %, but half an ulp worse). */
 
-/* Columns that are asked for at a time, and rows of the largest panel. */
-enum { FETCH_COLUMNS = 4, PANEL_ROWS = VEC_WIDE * VEC_LANES };
+/* Rows that are asked for at a time, and rows of the largest panel. */
+enum { FETCH_COUNT = 4, PANEL_ROWS = VEC_WIDE * VEC_LANES };
 
 /* Columns rounded up to whole chains of sums: admit(). */
 static inline int whole_chains(int columns)
@@ -57,6 +57,7 @@ struct panel {
     float *shift, *sum;    /* the recurrence of core/portable/online_softmax.h, a row per lane */
     int64_t first, end;    /* folded rows; the lanes past the end repeat the last one */
     tess_column_walk walk; /* the tiles of columns that these rows meet */
+    bool is_started, is_finished;
     struct row_at rows[PANEL_ROWS];
     struct seen seen[PANEL_ROWS];
 };
@@ -66,8 +67,14 @@ struct tile {
     int count;                    /* columns of it that exist and are wanted */
     const float *k[TILE_COLUMNS]; /* their rows in fp32, the elements next to each other */
     const float *v[TILE_COLUMNS];
-    int ends[MOST_VECTORS];   /* columns of it that some row of each vector of the panel sees */
-    int64_t ahead, ahead_end; /* columns of the next tile that nobody has asked for yet */
+    int ends[MOST_VECTORS]; /* columns of it that some row of each vector of the panel sees */
+};
+
+/* What will be needed next and nobody has asked for yet. */
+struct ahead {
+    int64_t column, columns_end;    /* of the next tile: rows of K and V */
+    const struct row_at *q, *q_end; /* rows of Q of the next panel */
+    const struct row_at *o, *o_end; /* rows of O of a panel that is nearly done */
 };
 
 /* What all panels share. */
@@ -170,20 +177,25 @@ static void hide_absent(const struct panel *panel, const struct tile *tile, floa
 
 /* ---- what comes next ------------------------------------------------------------------------- */
 
-/* Asks for a few columns of the next tile. Called between the products, so that what a row takes to
- * arrive is hidden behind them; into the second-level cache only, since a tile of long rows is as
- * large as the first. */
-KERNEL_APART void fetch_ahead(const tess_cpu_work *work, struct tile *tile, int columns)
+/* Asks for a few rows. Called between the products, so that the time rows take to arrive is hidden
+ * behind them. K and V go to the second-level cache only: a tile of long rows is as large as the
+ * first. */
+KERNEL_APART void fetch_ahead(const tess_cpu_work *work, struct ahead *ahead, int count)
 {
     const tess_args *args = work->args;
-    const int64_t end = tess_min_i64(tile->ahead + columns, tile->ahead_end);
 
-    for (; tile->ahead < end; tile->ahead++) {
-        fetch(work->k, tess_cpu_column(work, args->k_stride, tile->ahead), args->k_stride[3],
+    for (int i = 0; i < count && ahead->column < ahead->columns_end; i++, ahead->column++) {
+        fetch(work->k, tess_cpu_column(work, args->k_stride, ahead->column), args->k_stride[3],
               args->head_dim, args->dtype, FETCH_NEAR);
-        fetch(work->v, tess_cpu_column(work, args->v_stride, tile->ahead), args->v_stride[3],
+        fetch(work->v, tess_cpu_column(work, args->v_stride, ahead->column), args->v_stride[3],
               args->head_dim_v, args->dtype, FETCH_NEAR);
     }
+    for (int i = 0; i < count && ahead->q < ahead->q_end; i++, ahead->q++)
+        fetch(work->q, row_index(args->q_stride, *ahead->q), args->q_stride[3], args->head_dim,
+              args->dtype, FETCH_NEAR);
+    for (int i = 0; i < count && ahead->o < ahead->o_end; i++, ahead->o++)
+        fetch(work->o, row_index(args->o_stride, *ahead->o), args->o_stride[3], args->head_dim_v,
+              args->o_dtype, FETCH_WRITE);
 }
 
 /* ---- the three passes over a tile ------------------------------------------------------------ */
@@ -282,8 +294,9 @@ KERNEL_INLINE void admit(struct panel *panel, float *score, int count, int64_t h
     vec_store(at_sum, sum);
 }
 
-KERNEL_INLINE void all_keys(const tess_cpu_work *work, const struct panel *panel, struct tile *tile,
-                            float *score, const int vectors, const int keys)
+KERNEL_INLINE void all_keys(const tess_cpu_work *work, const struct panel *panel,
+                            const struct tile *tile, struct ahead *ahead, float *score,
+                            const int vectors, const int keys)
 {
     const int64_t head_dim = work->args->head_dim;
     const int rows = vectors * VEC_LANES;
@@ -291,8 +304,7 @@ KERNEL_INLINE void all_keys(const tess_cpu_work *work, const struct panel *panel
     for (int j = 0; j < tile->count; j += keys) {
         float *const out = score + j * rows;
         const float *const *const key = tile->k + j;
-        if (tile->ahead < tile->ahead_end)
-            fetch_ahead(work, tile, FETCH_COLUMNS);
+        fetch_ahead(work, ahead, FETCH_COUNT);
         /* Vectors of rows that see none of these columns are left out. */
         if (vectors > 3 && j >= tile->ends[2])
             multiply_keys(panel->query + 3 * VEC_LANES, rows, key, head_dim, out + 3 * VEC_LANES,
@@ -309,15 +321,14 @@ KERNEL_INLINE void all_keys(const tess_cpu_work *work, const struct panel *panel
 }
 
 KERNEL_INLINE void all_values(const tess_cpu_work *work, const struct panel *panel,
-                              struct tile *tile, const float *weight, const int vectors,
-                              const int dims, const int is_stepped)
+                              const struct tile *tile, struct ahead *ahead, const float *weight,
+                              const int vectors, const int dims, const int is_stepped)
 {
     const int64_t head_dim_v = work->args->head_dim_v;
     int64_t d = 0;
 
     for (; d + dims <= head_dim_v; d += dims) {
-        if (tile->ahead < tile->ahead_end)
-            fetch_ahead(work, tile, FETCH_COLUMNS);
+        fetch_ahead(work, ahead, FETCH_COUNT);
         multiply_values(weight, tile, d, panel->output, vectors, dims, is_stepped);
     }
     for (; d + 4 <= head_dim_v; d += 4)
@@ -329,12 +340,13 @@ KERNEL_INLINE void all_values(const tess_cpu_work *work, const struct panel *pan
 /* Each pass is a function of its own in two copies, wide and short, with the shape a constant in
  * each: all their loops over sums unroll, and no value of another pass competes for registers. */
 KERNEL_APART void score_tile(const tess_cpu_work *work, const struct panel *panel,
-                             struct tile *tile, float *score, int vectors)
+                             const struct tile *tile, struct ahead *ahead, float *score,
+                             int vectors)
 {
     if (vectors == VEC_WIDE)
-        all_keys(work, panel, tile, score, VEC_WIDE, VEC_WIDE_KEYS);
+        all_keys(work, panel, tile, ahead, score, VEC_WIDE, VEC_WIDE_KEYS);
     else
-        all_keys(work, panel, tile, score, 1, VEC_SHORT_KEYS);
+        all_keys(work, panel, tile, ahead, score, 1, VEC_SHORT_KEYS);
 }
 
 KERNEL_APART void weigh_tile(struct panel *panel, const struct tile *tile, int64_t head_dim_v,
@@ -348,35 +360,47 @@ KERNEL_APART void weigh_tile(struct panel *panel, const struct tile *tile, int64
 }
 
 KERNEL_APART void gather_tile(const tess_cpu_work *work, const struct panel *panel,
-                              struct tile *tile, const float *weight, int vectors)
+                              const struct tile *tile, struct ahead *ahead, const float *weight,
+                              int vectors)
 {
     if (vectors == VEC_WIDE)
-        all_values(work, panel, tile, weight, VEC_WIDE, VEC_WIDE_DIMS, 0);
+        all_values(work, panel, tile, ahead, weight, VEC_WIDE, VEC_WIDE_DIMS, 0);
     else
-        all_values(work, panel, tile, weight, 1, VEC_SHORT_DIMS, 0);
+        all_values(work, panel, tile, ahead, weight, 1, VEC_SHORT_DIMS, 0);
 }
 
 /* Where the vectors of a wide panel see different numbers of columns. */
 KERNEL_APART void gather_steps(const tess_cpu_work *work, const struct panel *panel,
-                               struct tile *tile, const float *weight)
+                               const struct tile *tile, struct ahead *ahead, const float *weight)
 {
-    all_values(work, panel, tile, weight, VEC_WIDE, VEC_WIDE_DIMS, 1);
+    all_values(work, panel, tile, ahead, weight, VEC_WIDE, VEC_WIDE_DIMS, 1);
 }
 
 /* ---- a panel and a tile ---------------------------------------------------------------------- */
+
+/* The panel of the folded rows first ... end - 1. */
+static void place_panel(const tess_cpu_work *work, struct panel *panel, int64_t first, int64_t end,
+                        int vectors)
+{
+    const int64_t group = work->args->group;
+
+    panel->first = first;
+    panel->end = end;
+    panel->walk = tess_walk_columns(work->visible, tess_walk_query(first, group),
+                                    tess_walk_query(end - 1, group), TILE_COLUMNS, 0, 1);
+    panel->is_started = panel->is_finished = false;
+    locate_rows(first, end, group, vectors * VEC_LANES, panel->rows);
+    for (int r = 0; r < vectors * VEC_LANES; r++)
+        panel->seen[r] = find_seen(work, panel->rows[r]);
+}
 
 static void start_panel(const tess_cpu_work *work, struct panel *panel, const struct shared *shared,
                         float query_factor, int vectors)
 {
     const tess_args *args = work->args;
-    const int64_t first = tess_walk_query(panel->first, args->group);
-    const int64_t last = tess_walk_query(panel->end - 1, args->group);
     const struct view view = {work->q,           args->q_stride[1], args->q_stride[2],
                               args->q_stride[3], args->head_dim,    args->dtype};
 
-    locate_rows(panel->first, panel->end, args->group, vectors * VEC_LANES, panel->rows);
-    for (int r = 0; r < vectors * VEC_LANES; r++)
-        panel->seen[r] = find_seen(work, panel->rows[r]);
     transpose_in(view, panel->rows, vectors, query_factor, shared->rows, panel->query);
     for (int v = 0; v < vectors; v++) {
         vec_store(panel->shift + v * VEC_LANES, vec_set(TESS_NEG_INF));
@@ -384,19 +408,18 @@ static void start_panel(const tess_cpu_work *work, struct panel *panel, const st
     }
     for (int64_t d = 0; d < (int64_t)args->head_dim_v * vectors; d++)
         vec_store(panel->output + d * VEC_LANES, vec_set(0.0f));
-    panel->walk = tess_walk_columns(work->visible, first, last, TILE_COLUMNS, 0, 1);
+    panel->is_started = true;
 }
 
-/* Rows of K or V that lie 4 KB or more apart share few sets of the first-level cache and take a
- * page each, and every panel would pay for that again: with several panels they are copied. Zen 3,
- * 8 heads side by side, 1024 columns of 128 dims: 0.70 of the FMA peak in place, 0.77 copied. */
-enum { SCATTERED_FLOATS = 1024 };
+/* Rows of K or V that lie VEC_SCATTERED floats or more apart share few sets of the caches and take
+ * a page each, and every panel would pay for that again: with several panels they are copied. Zen
+ * 4, AVX2, 8 heads side by side: 1024 columns of 64 dims +2 %, of 128 dims +10 %. */
 
 /* Pointers to a tile's rows of K or V. */
 static void locate(const tess_cpu_work *work, const struct view *view, const tess_i64 stride[4],
                    const struct tile *tile, bool is_reused, float *copy, const float **row)
 {
-    const bool is_scattered = stride[1] >= SCATTERED_FLOATS || stride[1] <= -SCATTERED_FLOATS;
+    const bool is_scattered = stride[1] >= VEC_SCATTERED || stride[1] <= -VEC_SCATTERED;
     const bool is_fp32_row = view->dtype == TESS_F32 && view->stride == 1;
 
     if (is_fp32_row && !(is_reused && is_scattered)) {
@@ -428,21 +451,22 @@ static void clip_tile(const struct panel *panel, struct tile *tile, int vectors)
 }
 
 static void add_tile(const tess_cpu_work *work, struct panel *panel, struct tile *tile,
-                     const struct hook *hook, const struct shared *shared, int vectors)
+                     struct ahead *ahead, const struct hook *hook, const struct shared *shared,
+                     int vectors)
 {
     const bool is_masked = tess_walk_is_masked(panel->walk, tile->first / TILE_COLUMNS);
 
     clip_tile(panel, tile, vectors);
-    score_tile(work, panel, tile, shared->score, vectors);
+    score_tile(work, panel, tile, ahead, shared->score, vectors);
     if (hook->is_needed)
         apply_hook(hook, work, panel, tile, shared, vectors);
     for (int v = 0; v < vectors && is_masked; v++)
         hide_absent(panel, tile, shared->score, whole_chains(tile->ends[v]), v, vectors);
     weigh_tile(panel, tile, work->args->head_dim_v, shared->score, vectors);
     if (tile->ends[0] == tile->count)
-        gather_tile(work, panel, tile, shared->score, vectors);
+        gather_tile(work, panel, tile, ahead, shared->score, vectors);
     else
-        gather_steps(work, panel, tile, shared->score);
+        gather_steps(work, panel, tile, ahead, shared->score);
 }
 
 /* ---- the way out ----------------------------------------------------------------------------- */
@@ -451,13 +475,11 @@ static void put_row(const tess_cpu_work *work, struct row_at at, int64_t folded_
                     float lse)
 {
     const tess_args *args = work->args;
-    const int64_t index = at.query * args->o_stride[1] + at.head * args->o_stride[2];
-
     if (work->splits > 1 || args->o_stride[3] != 1) {
         tess_cpu_put_row(work, folded_row, o, lse);
         return;
     }
-    narrow(work->o, index, args->head_dim_v, args->o_dtype, o);
+    narrow(work->o, row_index(args->o_stride, at), args->head_dim_v, args->o_dtype, o);
     if (work->lse)
         work->lse[at.query * args->lse_stride[1] + at.head * args->lse_stride[2]] = lse;
 }
@@ -478,20 +500,6 @@ KERNEL_INLINE vec transpose_out(const float *output, int64_t step, int count, ve
     for (int lane = 0; lane < VEC_LANES; lane++)
         vec_store(out + lane * out_step, block[lane]);
     return fault;
-}
-
-/* Asks for the rows of O that a vector will write. */
-static void fetch_output(const tess_cpu_work *work, const struct panel *panel, int v)
-{
-    const tess_args *args = work->args;
-
-    if (work->splits > 1)
-        return;
-    for (int lane = 0; lane < VEC_LANES; lane++) {
-        const struct row_at at = panel->rows[v * VEC_LANES + lane];
-        fetch(work->o, at.query * args->o_stride[1] + at.head * args->o_stride[2],
-              args->o_stride[3], args->head_dim_v, args->o_dtype, FETCH_WRITE);
-    }
 }
 
 /* Divides by the sum, writes one vector of rows, and recomputes those that came out non-finite:
@@ -538,67 +546,106 @@ static void finish_vector(const tess_cpu_work *work, const struct panel *panel, 
     }
 }
 
-static void finish_panel(const tess_cpu_work *work, const struct panel *panel, float *row,
-                         int vectors)
+static void finish_panel(const tess_cpu_work *work, struct panel *panel, float *row, int vectors)
 {
-    fetch_output(work, panel, 0);
-    for (int v = 0; v < vectors && panel->first + v * VEC_LANES < panel->end; v++) {
-        if (v + 1 < vectors)
-            fetch_output(work, panel, v + 1);
+    for (int v = 0; v < vectors && panel->first + v * VEC_LANES < panel->end; v++)
         finish_vector(work, panel, row, v, vectors);
-    }
+    panel->is_finished = true;
 }
 
 /* ---- a work item ----------------------------------------------------------------------------- */
+
+struct item {
+    const tess_cpu_work *work;
+    tess_column_walk walk;
+    int64_t end; /* one past the last column that any row sees */
+    struct hook hook;
+    struct shared shared;
+    struct panel panels[VEC_WIDE_PANELS];
+    struct tile tile;
+    struct ahead ahead;
+    int count; /* panels */
+};
+
+/* Rows of a tile's columns: where they are, and the next tile's as what comes next. */
+static void start_tile(struct item *item, int64_t t, int keys)
+{
+    const tess_args *args = item->work->args;
+    const struct view k = {item->work->k, 0, 0, args->k_stride[3], args->head_dim, args->dtype};
+    const struct view v = {item->work->v, 0, 0, args->v_stride[3], args->head_dim_v, args->dtype};
+    struct tile *tile = &item->tile;
+    const bool is_reused = item->count > 1;
+
+    tile->first = t * TILE_COLUMNS;
+    tile->count = (int)tess_min_i64(TILE_COLUMNS, item->end - tile->first);
+    locate(item->work, &k, args->k_stride, tile, is_reused, item->shared.k, tile->k);
+    locate(item->work, &v, args->v_stride, tile, is_reused, item->shared.v, tile->v);
+    for (int j = tile->count; j % keys; j++) /* scores nobody reads */
+        tile->k[j] = tile->k[tile->count - 1];
+    item->ahead.column = tile->first + TILE_COLUMNS;
+    item->ahead.columns_end =
+        tess_min_i64(tess_min_i64(t + 2, item->walk.end) * TILE_COLUMNS, item->end);
+}
+
+/* One panel's part of a tile. A panel starts at its first tile and is finished at its last. */
+static void add_panel(struct item *item, int64_t t, int p, int vectors)
+{
+    const tess_cpu_work *work = item->work;
+    struct panel *panel = &item->panels[p];
+    struct ahead *ahead = &item->ahead;
+    const bool is_last = t + 1 >= tess_min_i64(panel->walk.end, item->walk.end);
+
+    if (t < panel->walk.first || t >= panel->walk.end)
+        return;
+    if (!panel->is_started) {
+        start_panel(work, panel, &item->shared, item->hook.query_factor, vectors);
+        ahead->q = p + 1 < item->count ? panel[1].rows : NULL;
+        ahead->q_end = p + 1 < item->count ? ahead->q + vectors * VEC_LANES : NULL;
+    }
+    if (is_last && work->splits == 1) {
+        ahead->o = panel->rows;
+        ahead->o_end = ahead->o + (panel->end - panel->first);
+    }
+    add_tile(work, panel, &item->tile, ahead, &item->hook, &item->shared, vectors);
+    if (is_last)
+        finish_panel(work, panel, item->shared.rows, vectors);
+}
 
 static void forward(const tess_cpu_work *work, int vectors, int keys)
 {
     const tess_args *args = work->args;
     const int rows = vectors * VEC_LANES;
-    const tess_column_walk walk = tess_cpu_columns(work);
     const int64_t last_query = tess_walk_query(work->tile.end - 1, args->group);
-    const int64_t end = tess_visible_end(work->visible, last_query);
-    const struct view k = {.base = work->k,
-                           .stride = args->k_stride[3],
-                           .count = args->head_dim,
-                           .dtype = args->dtype};
-    const struct view v = {.base = work->v,
-                           .stride = args->v_stride[3],
-                           .count = args->head_dim_v,
-                           .dtype = args->dtype};
-    const struct hook hook = make_hook(work);
     float *free_floats = work->scratch;
-    struct panel panels[VEC_WIDE_PANELS];
-    struct tile tile = {
-        .ahead = walk.first * TILE_COLUMNS,
-        .ahead_end = tess_min_i64(tess_min_i64(walk.first + 1, walk.end) * TILE_COLUMNS, end)};
-    int count = 0;
+    struct item item;
 
-    fetch_ahead(work, &tile, TILE_COLUMNS);
-    for (int64_t f = work->tile.first; f < work->tile.end; f += rows, count++) {
-        lay_panel(&free_floats, args, rows, &panels[count]);
-        panels[count].first = f;
-        panels[count].end = tess_min_i64(f + rows, work->tile.end);
+    item.work = work;
+    item.walk = tess_cpu_columns(work);
+    item.end = tess_visible_end(work->visible, last_query);
+    item.hook = make_hook(work);
+    item.count = 0;
+    for (int64_t f = work->tile.first; f < work->tile.end; f += rows, item.count++) {
+        struct panel *const panel = &item.panels[item.count];
+        lay_panel(&free_floats, args, rows, panel);
+        place_panel(work, panel, f, tess_min_i64(f + rows, work->tile.end), vectors);
     }
-    const struct shared shared = lay_shared(&free_floats, args, rows);
-    for (int p = 0; p < count; p++)
-        start_panel(work, &panels[p], &shared, hook.query_factor, vectors);
-
-    for (int64_t t = walk.first; t < walk.end; t++) {
-        tile.first = t * TILE_COLUMNS;
-        tile.count = (int)tess_min_i64(TILE_COLUMNS, end - tile.first);
-        locate(work, &k, args->k_stride, &tile, count > 1, shared.k, tile.k);
-        locate(work, &v, args->v_stride, &tile, count > 1, shared.v, tile.v);
-        for (int j = tile.count; j % keys; j++) /* scores nobody reads */
-            tile.k[j] = tile.k[tile.count - 1];
-        tile.ahead = tile.first + TILE_COLUMNS;
-        tile.ahead_end = tess_min_i64(tess_min_i64(t + 2, walk.end) * TILE_COLUMNS, end);
-        for (int p = 0; p < count; p++)
-            if (t >= panels[p].walk.first && t < panels[p].walk.end)
-                add_tile(work, &panels[p], &tile, &hook, &shared, vectors);
+    item.shared = lay_shared(&free_floats, args, rows);
+    item.ahead = (struct ahead){
+        .column = item.walk.first * TILE_COLUMNS,
+        .columns_end = tess_min_i64(tess_min_i64(item.walk.first + 1, item.walk.end) * TILE_COLUMNS,
+                                    item.end)};
+    fetch_ahead(work, &item.ahead, TILE_COLUMNS);
+    for (int64_t t = item.walk.first; t < item.walk.end; t++) {
+        start_tile(&item, t, keys);
+        for (int p = 0; p < item.count; p++)
+            add_panel(&item, t, p, vectors);
     }
-    for (int p = 0; p < count; p++)
-        finish_panel(work, &panels[p], shared.rows, vectors);
+    for (int p = 0; p < item.count; p++) { /* those without a tile are empty rows */
+        if (!item.panels[p].is_started)
+            start_panel(work, &item.panels[p], &item.shared, item.hook.query_factor, vectors);
+        if (!item.panels[p].is_finished)
+            finish_panel(work, &item.panels[p], item.shared.rows, vectors);
+    }
 }
 
 #define KERNEL_NAME(prefix, vec, suffix) prefix##vec##suffix

@@ -159,6 +159,12 @@ static inline int64_t view_index(struct view view, struct row_at at)
     return at.query * view.query_stride + at.head * view.head_stride;
 }
 
+/* The same, of a tensor laid out as Q. */
+static inline int64_t row_index(const tess_i64 stride[4], struct row_at at)
+{
+    return at.query * stride[1] + at.head * stride[2];
+}
+
 /* out[element * out_pitch + lane] = factor * element of a vector of rows. */
 static inline void transpose_rows(const float *row, int64_t count, float factor, float *out,
                                   int64_t out_pitch)

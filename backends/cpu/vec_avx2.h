@@ -19,9 +19,10 @@ enum {
     VEC_WIDE_DIMS = 4,
     VEC_SHORT_KEYS = 12, /* the same for a panel of one vector */
     VEC_SHORT_DIMS = 8,
-    VEC_SPREAD = 2,      /* vectors of elements at a time, where the backward pass */
-    VEC_SPREAD_KEYS = 6, /* gathers dK and dV, and columns at a time */
-    VEC_BLOCK_PANELS = 4 /* most wide panels in a block of rows of the backward pass */
+    VEC_SPREAD = 2,       /* vectors of elements at a time, where the backward pass */
+    VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
+    VEC_BLOCK_PANELS = 4, /* most wide panels in a block of rows of the backward pass */
+    VEC_SCATTERED = 512   /* floats between rows that are better copied than read again and again */
 };
 
 static inline vec vec_set(float a)
