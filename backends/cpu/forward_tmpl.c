@@ -200,53 +200,6 @@ KERNEL_APART void fetch_ahead(const tess_cpu_work *work, struct ahead *ahead, in
 
 /* ---- the three passes over a tile ------------------------------------------------------------ */
 
-/* sum[dim][vector] += value[dim] * weight[vector] over the columns first ... end - 1, for the
- * vectors from `skip` on. */
-KERNEL_INLINE void add_values(vec sum[MOST_SUMS][MOST_VECTORS], const float *weight,
-                              const struct tile *tile, int64_t dim, int first, int end,
-                              const int skip, const int vectors, const int dims)
-{
-    weight += first * vectors * VEC_LANES;
-    KERNEL_UNROLL_4
-    for (int j = first; j < end; j++, weight += vectors * VEC_LANES) {
-        const float *const value = tile->v[j] + dim;
-        vec w[MOST_VECTORS];
-        for (int v = skip; v < vectors; v++)
-            w[v] = vec_load(weight + v * VEC_LANES);
-        for (int i = 0; i < dims; i++) {
-            const vec x = vec_broadcast(value + i);
-            for (int v = skip; v < vectors; v++)
-                sum[i][v] = vec_fma(x, w[v], sum[i][v]);
-        }
-    }
-}
-
-/* output[dim][row] += sum over columns, for `dims` dims from `dim` on. The tile is summed by itself
- * first: the error of a long row then grows with the number of tiles, not of columns. */
-KERNEL_INLINE void multiply_values(const float *weight, const struct tile *tile, int64_t dim,
-                                   float *output, const int vectors, const int dims,
-                                   const int is_stepped)
-{
-    vec sum[MOST_SUMS][MOST_VECTORS];
-
-    for (int i = 0; i < dims; i++)
-        for (int v = 0; v < vectors; v++)
-            sum[i][v] = vec_set(0.0f);
-    add_values(sum, weight, tile, dim, 0, tile->ends[0], 0, vectors, dims);
-    if (is_stepped && vectors > 1)
-        add_values(sum, weight, tile, dim, tile->ends[0], tile->ends[1], 1, vectors, dims);
-    if (is_stepped && vectors > 2)
-        add_values(sum, weight, tile, dim, tile->ends[1], tile->ends[2], 2, vectors, dims);
-    if (is_stepped && vectors > 3)
-        add_values(sum, weight, tile, dim, tile->ends[2], tile->ends[3], 3, vectors, dims);
-    output += dim * vectors * VEC_LANES;
-    for (int i = 0; i < dims; i++)
-        for (int v = 0; v < vectors; v++) {
-            float *const at = output + (i * vectors + v) * VEC_LANES;
-            vec_store(at, vec_add(sum[i][v], vec_load(at)));
-        }
-}
-
 /* Admits a tile's scores for one vector of rows, as tess_os_admit() and tess_os_advance() do, and
  * turns them into weights. `count` is a multiple of 4: the columns are summed in 4 chains. */
 KERNEL_INLINE void admit(struct panel *panel, float *score, int count, int64_t head_dim_v, int v,
@@ -302,21 +255,10 @@ KERNEL_INLINE void all_keys(const tess_cpu_work *work, const struct panel *panel
     const int rows = vectors * VEC_LANES;
 
     for (int j = 0; j < tile->count; j += keys) {
-        float *const out = score + j * rows;
-        const float *const *const key = tile->k + j;
+
         fetch_ahead(work, ahead, FETCH_COUNT);
-        /* Vectors of rows that see none of these columns are left out. */
-        if (vectors > 3 && j >= tile->ends[2])
-            multiply_keys(panel->query + 3 * VEC_LANES, rows, key, head_dim, out + 3 * VEC_LANES,
-                          rows, vectors - 3, keys);
-        else if (vectors > 2 && j >= tile->ends[1])
-            multiply_keys(panel->query + 2 * VEC_LANES, rows, key, head_dim, out + 2 * VEC_LANES,
-                          rows, vectors - 2, keys);
-        else if (vectors > 1 && j >= tile->ends[0])
-            multiply_keys(panel->query + VEC_LANES, rows, key, head_dim, out + VEC_LANES, rows,
-                          vectors - 1, keys);
-        else
-            multiply_keys(panel->query, rows, key, head_dim, out, rows, vectors, keys);
+        multiply_keys_seen(panel->query, rows, tile->k + j, head_dim, score + j * rows, rows,
+                           tile->ends, j, vectors, keys);
     }
 }
 
@@ -329,12 +271,15 @@ KERNEL_INLINE void all_values(const tess_cpu_work *work, const struct panel *pan
 
     for (; d + dims <= head_dim_v; d += dims) {
         fetch_ahead(work, ahead, FETCH_COUNT);
-        multiply_values(weight, tile, d, panel->output, vectors, dims, is_stepped);
+        multiply_values(weight, vectors * VEC_LANES, tile->v, tile->ends, d, panel->output, vectors,
+                        dims, is_stepped);
     }
     for (; d + 4 <= head_dim_v; d += 4)
-        multiply_values(weight, tile, d, panel->output, vectors, 4, is_stepped);
+        multiply_values(weight, vectors * VEC_LANES, tile->v, tile->ends, d, panel->output, vectors,
+                        4, is_stepped);
     for (; d < head_dim_v; d++)
-        multiply_values(weight, tile, d, panel->output, vectors, 1, is_stepped);
+        multiply_values(weight, vectors * VEC_LANES, tile->v, tile->ends, d, panel->output, vectors,
+                        1, is_stepped);
 }
 
 /* Each pass is a function of its own in two copies, wide and short, with the shape a constant in

@@ -331,7 +331,7 @@ KERNEL_INLINE vec_mask is_seen(vec first, vec end, int column)
     return vec_both(vec_less(first, at), vec_less(at, end));
 }
 
-/* ---- the product of scores ------------------------------------------------------------------- */
+/* ---- the products ---------------------------------------------------------------------------- */
 
 /* score[key * pitch + row] = sum over d of key[d] * query[d * rows + row], for `keys` columns: keys
  * x vectors sums in registers, one pass over d. */
@@ -358,6 +358,78 @@ KERNEL_INLINE void multiply_keys(const float *query, int64_t rows, const float *
     for (int i = 0; i < keys; i++)
         for (int v = 0; v < vectors; v++)
             vec_store(score + i * pitch + v * VEC_LANES, sum[i][v]);
+}
+
+/* The same, without the vectors of rows that see none of these columns. Rows see more columns the
+ * further down they are, so that only leading vectors are left out: `ends` says how many columns of
+ * the tile each of them sees, `column` is where these keys start in it. */
+KERNEL_INLINE void multiply_keys_seen(const float *query, int64_t rows, const float *const *key,
+                                      int64_t head_dim, float *score, int64_t pitch,
+                                      const int *ends, int column, const int vectors,
+                                      const int keys)
+{
+    if (vectors > 3 && column >= ends[2])
+        multiply_keys(query + 3 * VEC_LANES, rows, key, head_dim, score + 3 * VEC_LANES, pitch,
+                      vectors - 3, keys);
+    else if (vectors > 2 && column >= ends[1])
+        multiply_keys(query + 2 * VEC_LANES, rows, key, head_dim, score + 2 * VEC_LANES, pitch,
+                      vectors - 2, keys);
+    else if (vectors > 1 && column >= ends[0])
+        multiply_keys(query + VEC_LANES, rows, key, head_dim, score + VEC_LANES, pitch, vectors - 1,
+                      keys);
+    else
+        multiply_keys(query, rows, key, head_dim, score, pitch, vectors, keys);
+}
+
+/* sum[dim][vector] += value[column][dim] * weight[column][vector] over the columns first ... end -
+ * 1, for the vectors from `skip` on. */
+KERNEL_INLINE void add_values(vec sum[MOST_SUMS][MOST_VECTORS], const float *weight, int64_t pitch,
+                              const float *const *value, int64_t dim, int first, int end,
+                              const int skip, const int vectors, const int dims)
+{
+    weight += first * pitch;
+    KERNEL_UNROLL_4
+    for (int j = first; j < end; j++, weight += pitch) {
+        const float *const at = value[j] + dim;
+        vec w[MOST_VECTORS];
+        for (int v = skip; v < vectors; v++)
+            w[v] = vec_load(weight + v * VEC_LANES);
+        for (int i = 0; i < dims; i++) {
+            const vec x = vec_broadcast(at + i);
+            for (int v = skip; v < vectors; v++)
+                sum[i][v] = vec_fma(x, w[v], sum[i][v]);
+        }
+    }
+}
+
+/* output[dim][row] += sum over a tile's columns of value[column][dim] * weight[column * pitch +
+ * row], for `dims` dims from `dim` on. The tile is summed by itself first: the error of a long row
+ * then grows with the number of tiles, not of columns.
+ *
+ * ends        columns that each vector of rows sees
+ * is_stepped  whether they differ */
+KERNEL_INLINE void multiply_values(const float *weight, int64_t pitch, const float *const *value,
+                                   const int *ends, int64_t dim, float *output, const int vectors,
+                                   const int dims, const int is_stepped)
+{
+    vec sum[MOST_SUMS][MOST_VECTORS];
+
+    for (int i = 0; i < dims; i++)
+        for (int v = 0; v < vectors; v++)
+            sum[i][v] = vec_set(0.0f);
+    add_values(sum, weight, pitch, value, dim, 0, ends[0], 0, vectors, dims);
+    if (is_stepped && vectors > 1)
+        add_values(sum, weight, pitch, value, dim, ends[0], ends[1], 1, vectors, dims);
+    if (is_stepped && vectors > 2)
+        add_values(sum, weight, pitch, value, dim, ends[1], ends[2], 2, vectors, dims);
+    if (is_stepped && vectors > 3)
+        add_values(sum, weight, pitch, value, dim, ends[2], ends[3], 3, vectors, dims);
+    output += dim * vectors * VEC_LANES;
+    for (int i = 0; i < dims; i++)
+        for (int v = 0; v < vectors; v++) {
+            float *const at = output + (i * vectors + v) * VEC_LANES;
+            vec_store(at, vec_add(sum[i][v], vec_load(at)));
+        }
 }
 
 #endif
