@@ -124,18 +124,6 @@ static struct shared lay_shared(float **free_floats, const tess_args *args, int 
 
 /* ---- scores besides their product ------------------------------------------------------------ */
 
-/* tess_os_score(): what is finite stays finite, since masks are often made of a type's most
- * negative number. */
-static vec in_log2(vec natural)
-{
-    const vec most = vec_set(TESS_MAX_F32);
-    const vec score = vec_mul(natural, vec_set(TESS_LOG2_E));
-    const vec_mask is_finite = vec_less(vec_abs(natural), vec_set(-TESS_NEG_INF));
-    const vec within = vec_min(vec_max(score, vec_sub(vec_set(0.0f), most)), most);
-
-    return vec_select(is_finite, within, score);
-}
-
 static void apply_hook(const struct hook *hook, const tess_cpu_work *work,
                        const struct panel *panel, const struct tile *tile,
                        const struct shared *shared, int vectors)
@@ -416,19 +404,6 @@ static void add_tile(const tess_cpu_work *work, struct panel *panel, struct tile
 
 /* ---- the way out ----------------------------------------------------------------------------- */
 
-static void put_row(const tess_cpu_work *work, struct row_at at, int64_t folded_row, const float *o,
-                    float lse)
-{
-    const tess_args *args = work->args;
-    if (work->splits > 1 || args->o_stride[3] != 1) {
-        tess_cpu_put_row(work, folded_row, o, lse);
-        return;
-    }
-    narrow(work->o, row_index(args->o_stride, at), args->head_dim_v, args->o_dtype, o);
-    if (work->lse)
-        work->lse[at.query * args->lse_stride[1] + at.head * args->lse_stride[2]] = lse;
-}
-
 /* out[lane][d] = factor[lane] * output[d][lane] for VEC_LANES dims, of which `count` exist. Returns
  * `fault` with NaN put where an element is not finite: 0 * x is NaN exactly for such an x. */
 KERNEL_INLINE vec transpose_out(const float *output, int64_t step, int count, vec factor, vec fault,
@@ -487,7 +462,7 @@ static void finish_vector(const tess_cpu_work *work, const struct panel *panel, 
         if (faults[lane] != 0.0f && !(args->flags & TESS_ALLOW_NONFINITE_SPREAD))
             tess_cpu_forward_row(work, first + lane, o);
         else
-            put_row(work, rows[lane], first + lane, o, lse[lane]);
+            put_result(work, rows[lane], first + lane, o, lse[lane]);
     }
 }
 

@@ -165,6 +165,21 @@ static inline int64_t row_index(const tess_i64 stride[4], struct row_at at)
     return at.query * stride[1] + at.head * stride[2];
 }
 
+/* A finished row, to the user's tensors or to the partial results of a split. */
+static inline void put_result(const tess_cpu_work *work, struct row_at at, int64_t folded_row,
+                              const float *o, float lse)
+{
+    const tess_args *args = work->args;
+
+    if (work->splits > 1 || args->o_stride[3] != 1) {
+        tess_cpu_put_row(work, folded_row, o, lse);
+        return;
+    }
+    narrow(work->o, row_index(args->o_stride, at), args->head_dim_v, args->o_dtype, o);
+    if (work->lse)
+        work->lse[at.query * args->lse_stride[1] + at.head * args->lse_stride[2]] = lse;
+}
+
 /* out[element * out_pitch + lane] = factor * element of a vector of rows. */
 static inline void transpose_rows(const float *row, int64_t count, float factor, float *out,
                                   int64_t out_pitch)
@@ -273,6 +288,18 @@ KERNEL_INLINE struct hooked hook_score(const struct hook *hook, vec dot, vec slo
     if (hook->has_bias)
         s.score = vec_add(s.score, bias);
     return s;
+}
+
+/* tess_os_score(): what is finite stays finite, since masks are often made of a type's most
+ * negative number. */
+static inline vec in_log2(vec natural)
+{
+    const vec most = vec_set(TESS_MAX_F32);
+    const vec score = vec_mul(natural, vec_set(TESS_LOG2_E));
+    const vec_mask is_finite = vec_less(vec_abs(natural), vec_set(-TESS_NEG_INF));
+    const vec within = vec_min(vec_max(score, vec_sub(vec_set(0.0f), most)), most);
+
+    return vec_select(is_finite, within, score);
 }
 
 /* Of one vector of rows: ALiBi's slope of each, and its distance i + D - j from a column. */

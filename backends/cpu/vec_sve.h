@@ -21,9 +21,12 @@ enum {
     VEC_WIDE_DIMS = 6,
     VEC_SHORT_KEYS = 12, /* the same for a panel of one vector */
     VEC_SHORT_DIMS = 8,
-    VEC_SPREAD = 4,      /* vectors of elements at a time, where the backward pass */
-    VEC_SPREAD_KEYS = 6, /* gathers dK and dV, and columns at a time */
-    VEC_BLOCK_PANELS = 3 /* most wide panels in a block of rows of the backward pass */
+    VEC_SPREAD = 4,       /* vectors of elements at a time, where the backward pass */
+    VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
+    VEC_BLOCK_PANELS = 3, /* most wide panels in a block of rows of the backward pass */
+    VEC_SCATTERED = 1024, /* floats between rows that are better copied than read again and again */
+    VEC_DECODE_ROWS = 8,  /* most rows that a decode kernel computes at once, and */
+    VEC_DECODE_TURNED = 6 /* vectors of columns with one or two rows */
 };
 
 /* Every lane. */
@@ -144,6 +147,34 @@ static inline void vec_transpose(vec row[VEC_LANES])
         for (int i = 0; i < VEC_LANES; i++)
             row[i] = zipped[i];
     }
+}
+
+/* 4 bytes for each lane, wherever they lie: floats, or pairs of 16-bit elements. */
+static inline vec vec_load_words(const void *at)
+{
+    return svreinterpret_f32_u8(svld1_u8(svptrue_b8(), (const uint8_t *)at));
+}
+
+/* Pairs of 16-bit elements, one pair in each lane: the first of every pair, and the second. */
+static inline void vec_split_f16(vec pair, vec *first, vec *second)
+{
+    const svuint32_t bits = svreinterpret_u32_f32(pair);
+    const svuint32_t upper = svlsr_n_u32_x(vec_lanes(), bits, 16);
+    *first = svcvt_f32_f16_x(vec_lanes(), svreinterpret_f16_u32(bits));
+    *second = svcvt_f32_f16_x(vec_lanes(), svreinterpret_f16_u32(upper));
+}
+
+static inline void vec_split_bf16(vec pair, vec *first, vec *second)
+{
+    const svuint32_t bits = svreinterpret_u32_f32(pair);
+    *first = svreinterpret_f32_u32(svlsl_n_u32_x(vec_lanes(), bits, 16));
+    *second = svreinterpret_f32_u32(svand_n_u32_x(vec_lanes(), bits, 0xffff0000u));
+}
+
+/* The largest lane; NaN if one is. */
+static inline float vec_largest(vec a)
+{
+    return svmaxv_f32(vec_lanes(), a);
 }
 
 /* VEC_LANES stored elements of a 16-bit type, widened or rounded to nearest even; each travels in
