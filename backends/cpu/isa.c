@@ -28,6 +28,7 @@ static const struct {
     {"sve", TESS_CPU_SVE, TESS_ENV_ISA_SVE, TESS_CPU_SVE_BITS / 32},
     {"avx2", TESS_CPU_AVX2, TESS_ENV_ISA_AVX2, 8},
     {"avx512", TESS_CPU_AVX512, TESS_ENV_ISA_AVX512, 16},
+    {"amx", TESS_CPU_AMX, TESS_ENV_ISA_AMX, 16},
 };
 
 enum { LEVELS = sizeof levels / sizeof levels[0] };
@@ -54,10 +55,11 @@ static bool has_sve(void)
 }
 #endif
 
-static uint32_t detect(void)
+static uint32_t detect(int32_t ceiling)
 {
     uint32_t features = TESS_CPU_PORTABLE;
 
+    (void)ceiling;
 #if defined(__x86_64__) || defined(__i386__)
     /* These also ask whether the operating system saves the registers. */
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
@@ -66,6 +68,12 @@ static uint32_t detect(void)
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
         features |= TESS_CPU_AVX512;
+#ifdef TESS_CPU_HAS_AMX
+    /* Not asked below the ceiling: permission lasts as long as the process. */
+    if ((features & TESS_CPU_AVX512) && (ceiling == 0 || ceiling >= TESS_ENV_ISA_AMX) &&
+        tess_cpu_has_amx(ceiling))
+        features |= TESS_CPU_AMX;
+#endif
 #elif defined(__aarch64__)
     features |= TESS_CPU_NEON; /* part of the base architecture */
     if (has_sve())
@@ -76,7 +84,7 @@ static uint32_t detect(void)
 
 uint32_t tess_cpu_isa(int32_t ceiling)
 {
-    const uint32_t present = detect();
+    const uint32_t present = detect(ceiling);
     uint32_t allowed = 0;
 
     for (int i = 0; i < LEVELS; i++)

@@ -12,8 +12,13 @@
  * A panel is VEC_WIDE (or one) vectors of folded rows, a row per lane. Arrays of a panel are held
  * transposed, [element][row], so that nothing is ever summed across lanes. */
 
+/* Columns of a tile, where the file that includes this does not say otherwise. */
+#ifndef KERNEL_TILE_COLUMNS
+#define KERNEL_TILE_COLUMNS 48
+#endif
+
 enum {
-    TILE_COLUMNS = 48,
+    TILE_COLUMNS = KERNEL_TILE_COLUMNS,
     ALIGN_FLOATS = 16,
     MOST_VECTORS = 4,
     MOST_SUMS = 12,
