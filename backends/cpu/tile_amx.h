@@ -5,7 +5,6 @@
 
 #include <immintrin.h>
 #include <stdint.h>
-#include <string.h>
 
 /* gcc's tile loads (12.2) are volatile assembler without a memory operand: nothing but a clobber
  * keeps an ordinary store in front of them. */
@@ -17,20 +16,15 @@ struct tile_shape {
     uint8_t rows[16];
 };
 
+/* A constant, since gcc 12.2 believes that loading a shape reads its first 8 bytes only, and would
+ * drop stores to the others. */
+static const struct tile_shape tile_shape = {.palette = 1,
+                                             .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+                                             .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+
 static inline void tile_start(void)
 {
-    struct tile_shape shape;
-
-    memset(&shape, 0, sizeof shape);
-    shape.palette = 1;
-    for (int i = 0; i < 8; i++) {
-        shape.row_bytes[i] = 64;
-        shape.rows[i] = 16;
-    }
-    /* gcc 12.2 says that loading a shape reads its first 8 bytes only, and drops the other stores.
-     */
-    __asm__ volatile("" ::"r"(&shape) : "memory");
-    _tile_loadconfig(&shape);
+    _tile_loadconfig(&tile_shape);
 }
 
 static inline void tile_stop(void)
