@@ -80,12 +80,16 @@ static inline void find_rows(struct view view, const struct row_at *at, int64_t 
 /* ---- operands
  * ------------------------------------------------------------------------------------ */
 
+/* Which of the elements d ... d + 31 exist. */
+KERNEL_INLINE __mmask32 those_of(int64_t d, int64_t dims)
+{
+    return dims - d >= PAIR ? ~(__mmask32)0 : ((__mmask32)1 << (dims - d)) - (__mmask32)1;
+}
+
 /* Elements d ... d + 31 of a row, zeros behind the last; reads nothing there. */
 KERNEL_INLINE __m512i load_pair(const bf16 *row, int64_t d, int64_t dims)
 {
-    const __mmask32 exists =
-        dims - d >= PAIR ? ~(__mmask32)0 : ((__mmask32)1 << (dims - d)) - (__mmask32)1;
-    return _mm512_maskz_loadu_epi16(exists, row + d);
+    return _mm512_maskz_loadu_epi16(those_of(d, dims), row + d);
 }
 
 KERNEL_INLINE void transpose_words(__m512i word[EDGE])
@@ -147,6 +151,23 @@ static inline void lay_across(const bf16 *const *row, int64_t dims, bf16 *tile)
             _mm512_store_si512(to + 4 * PAIR, high[w]);
         }
     }
+}
+
+/* 32 rows as a second operand that is summed over them: pairs of tiles of [16 pairs of rows][16
+ * dims], for each 32 dims, `step` elements apart. */
+static inline void lay_pairs(const bf16 *const *row, int64_t dims, bf16 *tile, int64_t step)
+{
+    const __m512i first = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+    const __m512i second = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+
+    for (int64_t d = 0; d < dims; d += PAIR, tile += step)
+        for (int i = 0; i < EDGE; i++) {
+            __m512i low, high;
+            pair_rows(row[2 * i], row[2 * i + 1], d, dims, &low, &high);
+            _mm512_store_si512(tile + i * PAIR, _mm512_permutex2var_epi64(low, first, high));
+            _mm512_store_si512(tile + HALVES + i * PAIR,
+                               _mm512_permutex2var_epi64(low, second, high));
+        }
 }
 
 /* ---- products
@@ -231,6 +252,21 @@ KERNEL_INLINE __m512i pair_weights(vec even, vec odd)
     const __m512i b = _mm512_add_epi32(_mm512_castps_si512(odd), half);
 
     return _mm512_ternarylogic_epi32(_mm512_srli_epi32(a, 16), b, upper, 0xf8); /* a | (b & c) */
+}
+
+/* Both rounded to bf16, to nearest even: `a` in front of `b`. Subnormal numbers become 0. */
+KERNEL_INLINE __m512i round_both(vec a, vec b)
+{
+    return (__m512i)_mm512_cvtne2ps_pbh(b, a);
+}
+
+/* The first `count` of the floats rounded to a row of the user's. The last whole 32 floats of `in`
+ * are read even where fewer are wanted. */
+static inline void round_row(bf16 *out, int64_t count, const float *in)
+{
+    for (int64_t d = 0; d < count; d += PAIR)
+        _mm512_mask_storeu_epi16(out + d, those_of(d, count),
+                                 round_both(vec_load(in + d), vec_load(in + d + VEC_LANES)));
 }
 
 /* A subnormal result costs some processors a hundred cycles, and tiles take it as 0 anyway.

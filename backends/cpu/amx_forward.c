@@ -37,15 +37,11 @@
 enum {
     TALL_PANELS = 16,
     LOW_PANELS = 4,
-    BLOCK_BYTES = 512 * 1024, /* of K and V^T */
+    BLOCK_BYTES = 256 * 1024, /* of K and V^T */
     BLOCK_COLUMNS = 2048,     /* at most */
     TILE_SCORES = TILE_COLUMNS * PANEL,
-    FAR_ROW = 4096 /* bytes from a row of K to the next from which on it is copied */
+    NEAR_ROW = 512 /* most bytes from a row of K to the next for it to be used as it lies */
 };
-
-#ifndef AMX_COARSE
-#define AMX_COARSE 0 /* experiment */
-#endif
 
 struct panel {
     bf16 *query;        /* [dims / 32][2] tiles of [16 pairs of dims][row] */
@@ -55,7 +51,8 @@ struct panel {
     tess_column_walk walk;
     bool is_settled;         /* every row has a shift */
     struct row_at at[PANEL]; /* past the end, the last row again */
-    struct seen seen[PANEL];
+    bool has_seen;
+    struct seen seen[PANEL]; /* once some tile has to know */
 };
 
 /* Columns whose operands are laid out. */
@@ -73,6 +70,8 @@ struct state {
     bool keeps_k;          /* whole tiles of K are used as they lie */
     int64_t steps, blocks; /* head_dim and head_dim_v in units of 32 */
     int64_t limit;         /* one past the last column that any row sees */
+    struct panel *panels;
+    int count; /* of panels */
     struct columns columns;
     float *score[2]; /* [32 columns] blocks of [column][row] */
     bf16 *weight[2]; /* [32 columns][2] tiles of [16 pairs of columns][row] */
@@ -185,8 +184,6 @@ static void start_panel(const struct state *state, struct panel *panel)
     const bf16 *row[PANEL];
 
     locate_rows(first, end, args->group, PANEL, panel->at);
-    for (int i = 0; i < PANEL; i++)
-        panel->seen[i] = find_seen(work, panel->at[i]);
     find_rows(q, panel->at, end - first, (bf16 *)(void *)state->rows, row);
     lay_dims(row, args->head_dim, panel->query, 2 * HALVES);
     lay_dims(row + EDGE, args->head_dim, panel->query + HALVES, 2 * HALVES);
@@ -197,6 +194,7 @@ static void start_panel(const struct state *state, struct panel *panel)
     for (int64_t i = 0; i < state->blocks * BLOCK; i += VEC_LANES)
         vec_store(panel->output + i, vec_set(0.0f));
     panel->is_settled = false;
+    panel->has_seen = false;
     panel->walk = tess_walk_columns(work->visible, panel->at[0].query, panel->at[PANEL - 1].query,
                                     TILE_COLUMNS, 0, 1);
 }
@@ -208,15 +206,6 @@ static void start_panel(const struct state *state, struct panel *panel)
 KERNEL_INLINE int64_t score_at(int64_t j)
 {
     return j / EDGE * 2 * SUMS + j % EDGE * EDGE;
-}
-
-/* tess_os_score() of a vector. */
-KERNEL_INLINE vec log2_score(vec natural)
-{
-    const vec score = vec_mul(natural, vec_set(TESS_LOG2_E)), most = vec_set(TESS_MAX_F32);
-    const vec_mask is_finite = vec_less(vec_abs(natural), vec_set(-TESS_NEG_INF));
-    const vec within = vec_min(vec_max(score, vec_set(-TESS_MAX_F32)), most);
-    return vec_select(is_finite, within, score);
 }
 
 static void apply_hook(const struct state *state, const struct panel *panel, int64_t tile,
@@ -240,15 +229,18 @@ static void apply_hook(const struct state *state, const struct panel *panel, int
                 hook->has_bias ? vec_load(state->bias + j * PANEL + v * VEC_LANES) : vec_set(0.0f);
             vec_store(
                 at,
-                log2_score(hook_score(hook, vec_load(at), vec_load(slopes), distance, bias).score));
+                in_log2(hook_score(hook, vec_load(at), vec_load(slopes), distance, bias).score));
         }
     }
 }
 
 /* Scores of columns that a row does not see become -inf: selected, never added, so that nothing an
  * absent column holds survives. */
-static void hide_absent(const struct panel *panel, int64_t tile, float *score)
+static void hide_absent(const struct state *state, struct panel *panel, int64_t tile, float *score)
 {
+    for (int i = 0; i < PANEL && !panel->has_seen; i++)
+        panel->seen[i] = find_seen(state->work, panel->at[i]);
+    panel->has_seen = true;
     for (int v = 0; v < 2; v++) {
         float firsts[VEC_LANES], ends[VEC_LANES];
         load_seen(panel->seen + v * VEC_LANES, tile * TILE_COLUMNS, firsts, ends);
@@ -260,13 +252,13 @@ static void hide_absent(const struct panel *panel, int64_t tile, float *score)
     }
 }
 
-static void finish_scores(const struct state *state, const struct panel *panel, int64_t tile,
+static void finish_scores(const struct state *state, struct panel *panel, int64_t tile,
                           float *score)
 {
     if (state->hook.is_needed)
         apply_hook(state, panel, tile, score);
     if (tess_walk_is_masked(panel->walk, tile))
-        hide_absent(panel, tile, score);
+        hide_absent(state, panel, tile, score);
 }
 
 /* The largest score of each of 16 rows, in units of log2. */
@@ -429,71 +421,94 @@ KERNEL_INLINE void multiply_values_of(const struct state *state, const struct pa
         multiply(v, weight, 2, output, true, w ? fill_weights : fill_nothing, w, fill);
 }
 
-/* Tiles first ... end - 1, of which there is one. `fill` pairs of columns are weighed per step of a
- * product. */
-KERNEL_INLINE void add_tiles(const struct state *state, struct panel *panel, int64_t first,
-                             int64_t end, const int fill)
-{
-    multiply_keys_of(state, panel, first, state->score[0], NULL, 0);
-    finish_scores(state, panel, first, state->score[0]);
-    for (int64_t t = first; t < end; t++) {
-        const int now = (t - first) & 1;
-        float *const next_score = state->score[!now];
-        struct weighing w;
+/* A tile of a panel; the tiles of all panels of a work item that meet the laid columns follow each
+ * other, so that no panel has to wait for another one's last step. */
+struct job {
+    struct panel *panel; /* NULL past the last */
+    int64_t tile, end;   /* of this panel */
+};
 
-        if (!panel->is_settled)
-            settle(state, panel, state->score[now]);
-        w = start_weights(state, panel, state->score[now], state->weight[now]);
-        tile_fence();
-        if (t + 1 < end)
-            multiply_keys_of(state, panel, t + 1, next_score, &w, fill);
-        if (t > first)
-            multiply_values_of(state, panel, t - 1, state->weight[!now], &w, fill);
-        finish_weights(&w);
-        add_sums(state, panel, &w);
-        if (t + 1 < end)
-            finish_scores(state, panel, t + 1, next_score);
+static struct job job_of(const struct state *state, int p)
+{
+    for (; p < state->count; p++) {
+        struct panel *const panel = &state->panels[p];
+        const int64_t first = tess_max_i64(state->columns.first, panel->walk.first);
+        const int64_t end = tess_min_i64(state->columns.end, panel->walk.end);
+        if (first < end)
+            return (struct job){panel, first, end};
     }
-    tile_fence();
-    multiply_values_of(state, panel, end - 1, state->weight[(end - 1 - first) & 1], NULL, 0);
+    return (struct job){NULL, 0, 0};
 }
 
-#define ADD_TILES(name, fill)                                                                  \
-    static __attribute__((noinline)) void name(const struct state *state, struct panel *panel, \
-                                               int64_t first, int64_t end)                     \
-    {                                                                                          \
-        add_tiles(state, panel, first, end, fill);                                             \
+static struct job next_job(const struct state *state, struct job job)
+{
+    if (job.tile + 1 < job.end)
+        return (struct job){job.panel, job.tile + 1, job.end};
+    return job_of(state, (int)(job.panel - state->panels) + 1);
+}
+
+/* `fill` pairs of columns are weighed per step of a product. */
+KERNEL_INLINE void add_columns(const struct state *state, const int fill)
+{
+    struct job before = {NULL, 0, 0}, job = job_of(state, 0);
+    int now = 0;
+
+    if (!job.panel)
+        return;
+    multiply_keys_of(state, job.panel, job.tile, state->score[now], NULL, 0);
+    finish_scores(state, job.panel, job.tile, state->score[now]);
+    while (job.panel) {
+        const struct job next = next_job(state, job);
+        struct weighing w;
+
+        if (!job.panel->is_settled)
+            settle(state, job.panel, state->score[now]);
+        w = start_weights(state, job.panel, state->score[now], state->weight[now]);
+        tile_fence();
+        if (next.panel)
+            multiply_keys_of(state, next.panel, next.tile, state->score[!now], &w, fill);
+        if (before.panel)
+            multiply_values_of(state, before.panel, before.tile, state->weight[!now], &w, fill);
+        finish_weights(&w);
+        add_sums(state, job.panel, &w);
+        if (next.panel)
+            finish_scores(state, next.panel, next.tile, state->score[!now]);
+        before = job;
+        job = next;
+        now = !now;
+    }
+    tile_fence();
+    multiply_values_of(state, before.panel, before.tile, state->weight[!now], NULL, 0);
+}
+
+#define ADD_COLUMNS(name, fill)                                           \
+    static __attribute__((noinline)) void name(const struct state *state) \
+    {                                                                     \
+        add_columns(state, fill);                                         \
     }
 
-ADD_TILES(add_tiles_fill_0, 0)
-ADD_TILES(add_tiles_fill_1, 1)
-ADD_TILES(add_tiles_fill_2, 2)
-ADD_TILES(add_tiles_fill_3, 3)
-ADD_TILES(add_tiles_fill_4, 4)
-ADD_TILES(add_tiles_fill_8, 8)
+ADD_COLUMNS(add_columns_fill_1, 1)
+ADD_COLUMNS(add_columns_fill_2, 2)
+ADD_COLUMNS(add_columns_fill_3, 3)
+ADD_COLUMNS(add_columns_fill_4, 4)
+ADD_COLUMNS(add_columns_fill_8, 8)
 
 /* A tile's 32 pairs of columns, spread evenly over the steps of its products. */
-static void add_panel(const struct state *state, struct panel *panel)
+static void add_all(const struct state *state)
 {
-    const int64_t first = tess_max_i64(state->columns.first, panel->walk.first);
-    const int64_t end = tess_min_i64(state->columns.end, panel->walk.end);
     const int64_t steps = 2 * (state->steps + state->blocks);
     const int64_t fill = (TILE_COLUMNS / 2 + steps - 1) / steps;
 
-    if (first >= end)
-        return;
-    if (steps <= AMX_COARSE)
-        add_tiles_fill_0(state, panel, first, end);
-    else if (fill <= 1)
-        add_tiles_fill_1(state, panel, first, end);
+    if (fill <= 1)
+        add_columns_fill_1(state);
     else if (fill == 2)
-        add_tiles_fill_2(state, panel, first, end);
+        add_columns_fill_2(state);
     else if (fill == 3)
-        add_tiles_fill_3(state, panel, first, end);
+        add_columns_fill_3(state);
     else if (fill == 4)
-        add_tiles_fill_4(state, panel, first, end);
+        add_columns_fill_4(state);
     else
-        add_tiles_fill_8(state, panel, first, end);
+        add_columns_fill_8(state);
 }
 
 /* ---- the way out
@@ -530,9 +545,74 @@ static void put_row(const tess_cpu_work *work, struct row_at at, int64_t folded_
         tess_cpu_put_row(work, folded_row, o, lse);
         return;
     }
-    narrow(work->o, index, args->head_dim_v, args->o_dtype, o);
+    if (args->o_dtype == TESS_BF16)
+        round_row((bf16 *)(void *)work->o + index, args->head_dim_v, o);
+    else
+        narrow(work->o, index, args->head_dim_v, args->o_dtype, o);
     if (work->lse)
         work->lse[at.query * args->lse_stride[1] + at.head * args->lse_stride[2]] = lse;
+}
+
+/* Logarithm to base 2 of a positive number; -inf of 0; the rest does not matter. With m in
+ * [0.75, 1.5) and t = (m - 1) / (m + 1), that is 2 atanh(t) / ln 2, |t| <= 0.2: error 2e-9 before
+ * rounding. */
+static vec logarithm(vec x)
+{
+    const vec m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_zero);
+    const vec e = _mm512_getexp_ps(vec_div(x, m));
+    const vec t = vec_div(vec_sub(m, vec_set(1.0f)), vec_add(m, vec_set(1.0f)));
+    const vec square = vec_mul(t, t);
+    vec p = vec_fma(square, vec_set(0x1.484b14p-2f), vec_set(0x1.a61762p-2f));
+
+    p = vec_fma(p, square, vec_set(0x1.2776c6p-1f));
+    p = vec_fma(p, square, vec_set(0x1.ec709ep-1f));
+    p = vec_fma(p, square, vec_set(0x1.715476p1f));
+    return vec_select(vec_equal(x, vec_set(0.0f)), vec_set(TESS_NEG_INF), vec_fma(p, t, e));
+}
+
+/* What 16 rows are multiplied by, and their LSE; as tess_os_inverse() and tess_os_lse(). */
+static void finish_softmax(const struct state *state, const struct panel *panel, int inside,
+                           float factors[VEC_LANES], float lse[VEC_LANES])
+{
+    const tess_cpu_work *work = state->work;
+    const vec shift = vec_load(panel->shift + inside), sum = vec_load(panel->sum + inside);
+    const vec_mask is_empty = vec_equal(sum, vec_set(0.0f));
+    const vec log2 = vec_add(shift, logarithm(sum));
+
+    vec_store(lse, vec_select(is_empty, vec_set(TESS_NEG_INF), vec_mul(log2, vec_set(TESS_LN_2))));
+    vec_store(factors, vec_select(is_empty, vec_set(0.0f), vec_div(vec_set(1.0f), sum)));
+    for (int lane = 0; lane < VEC_LANES && work->sink; lane++) {
+        const int64_t head = panel->at[inside + lane].head;
+        const tess_os_row row = {panel->shift[inside + lane], panel->sum[inside + lane]};
+        const tess_os_sunk sunk = tess_os_sink(row, work->sink[head * work->args->sink_stride]);
+        factors[lane] = sunk.rescale * tess_os_inverse(sunk.row.sum);
+        lse[lane] = tess_os_lse(sunk.row);
+    }
+}
+
+/* Rows of O one after the other, as fp32. Returns what is not 0 in lanes that have something
+ * non-finite; the largest size of each goes to *out_size. */
+static vec transpose_out(const struct state *state, const struct panel *panel, int v, vec factor,
+                         vec *out_size)
+{
+    const int64_t pitch = state->blocks * PAIR;
+    vec fault = vec_mul(vec_load(panel->sum + v * VEC_LANES), vec_set(0.0f));
+    vec size = vec_set(0.0f);
+
+    for (int64_t b = 0; b < state->blocks * 2; b++) {
+        const float *const output = panel->output + b * 2 * SUMS + v * SUMS;
+        vec block[VEC_LANES];
+        for (int d = 0; d < EDGE; d++) {
+            block[d] = vec_mul(vec_load(output + d * EDGE), factor);
+            fault = vec_fma(block[d], vec_set(0.0f), fault);
+            size = _mm512_range_ps(size, block[d], 0xb); /* the larger size, without its sign */
+        }
+        vec_transpose(block);
+        for (int lane = 0; lane < VEC_LANES; lane++)
+            vec_store(state->rows + lane * pitch + b * EDGE, block[lane]);
+    }
+    *out_size = size;
+    return fault;
 }
 
 /* Divides by the sum, writes 16 rows, and recomputes those that came out non-finite or lost
@@ -541,46 +621,23 @@ static void put_row(const tess_cpu_work *work, struct row_at at, int64_t folded_
 static void finish_vector(const struct state *state, const struct panel *panel, int v)
 {
     const tess_cpu_work *work = state->work;
-    const tess_args *args = state->args;
     const int inside = v * VEC_LANES;
     const int64_t first = panel->rows.first + inside, pitch = state->blocks * PAIR;
-    const bool may_spread = (args->flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
+    const bool may_spread = (state->args->flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
     float factors[VEC_LANES], lse[VEC_LANES], faults[VEC_LANES], sizes[VEC_LANES];
-    vec fault = vec_mul(vec_load(panel->sum + inside), vec_set(0.0f)), size = vec_set(0.0f);
+    vec size;
 
-    for (int lane = 0; lane < VEC_LANES; lane++) {
-        tess_os_row row = {panel->shift[inside + lane], panel->sum[inside + lane]};
-        factors[lane] = 1.0f;
-        if (work->sink) {
-            const int64_t head = panel->at[inside + lane].head;
-            const tess_os_sunk sunk = tess_os_sink(row, work->sink[head * args->sink_stride]);
-            factors[lane] = sunk.rescale;
-            row = sunk.row;
-        }
-        factors[lane] *= tess_os_inverse(row.sum);
-        lse[lane] = tess_os_lse(row);
-    }
-    for (int64_t b = 0; b < state->blocks * 2; b++) {
-        vec block[VEC_LANES];
-        for (int d = 0; d < EDGE; d++) {
-            const float *const at = panel->output + b * 2 * SUMS + v * SUMS + d * EDGE;
-            block[d] = vec_mul(vec_load(at), vec_load(factors));
-            fault = vec_fma(block[d], vec_set(0.0f), fault);
-            size = vec_max(size, vec_abs(block[d]));
-        }
-        vec_transpose(block);
-        for (int lane = 0; lane < VEC_LANES; lane++)
-            vec_store(state->rows + lane * pitch + b * EDGE, block[lane]);
-    }
-    vec_store(faults, fault);
+    finish_softmax(state, panel, inside, factors, lse);
+    vec_store(faults, transpose_out(state, panel, v, vec_load(factors), &size));
     vec_store(sizes, size);
     for (int lane = 0; lane < VEC_LANES && first + lane < panel->rows.end; lane++) {
+        const struct row_at at = panel->at[inside + lane];
         float *const o = state->rows + lane * pitch;
         if ((faults[lane] != 0.0f && !may_spread) ||
-            (sizes[lane] < FLUSH_LIMIT && is_flushed(state, panel->seen[inside + lane], o)))
+            (sizes[lane] < FLUSH_LIMIT && is_flushed(state, find_seen(work, at), o)))
             tess_cpu_forward_row(work, first + lane, o);
         else
-            put_row(work, panel->at[inside + lane], first + lane, o, lse[lane]);
+            put_row(work, at, first + lane, o, lse[lane]);
     }
 }
 
@@ -609,32 +666,32 @@ static void forward(const tess_cpu_work *work, struct panel *panels)
                           .args = args,
                           .steps = pairs_of(args->head_dim),
                           .blocks = pairs_of(args->head_dim_v),
-                          .limit = tess_visible_end(work->visible, last)};
+                          .limit = tess_visible_end(work->visible, last),
+                          .panels = panels};
     const int64_t k_bytes = args->k_stride[1] * 2;
     float *free_floats = work->scratch;
     unsigned modes;
-    int count = 0;
 
     take_scale(&state);
     state.keeps_k = !work->pages && args->k_stride[3] == 1 && args->head_dim % PAIR == 0 &&
-                    k_bytes < FAR_ROW && k_bytes > -FAR_ROW;
+                    k_bytes <= NEAR_ROW && k_bytes >= -NEAR_ROW;
     free_floats = lay_shared(free_floats, args->head_dim, args->head_dim_v, &state);
-    for (int64_t f = work->tile.first; f < work->tile.end; f += PANEL, count++) {
-        free_floats = lay_panel(free_floats, state.steps, state.blocks, &panels[count]);
-        panels[count].rows.first = f;
-        panels[count].rows.end = tess_min_i64(f + PANEL, work->tile.end);
-        start_panel(&state, &panels[count]);
+    for (int64_t f = work->tile.first; f < work->tile.end; f += PANEL) {
+        struct panel *const panel = &panels[state.count++];
+        free_floats = lay_panel(free_floats, state.steps, state.blocks, panel);
+        panel->rows.first = f;
+        panel->rows.end = tess_min_i64(f + PANEL, work->tile.end);
+        start_panel(&state, panel);
     }
     modes = flush_subnormals();
     tile_start();
     for (int64_t t = walk.first; t < walk.end; t += tiles) {
         load_columns(&state, t, tess_min_i64(t + tiles, walk.end));
-        for (int p = 0; p < count; p++)
-            add_panel(&state, &panels[p]);
+        add_all(&state);
     }
     tile_stop();
     restore_modes(modes);
-    for (int p = 0; p < count; p++)
+    for (int p = 0; p < state.count; p++)
         for (int v = 0; v < 2 && panels[p].rows.first + v * VEC_LANES < panels[p].rows.end; v++)
             finish_vector(&state, &panels[p], v);
 }

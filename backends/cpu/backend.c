@@ -98,10 +98,12 @@ typedef struct entry {
 static tess_refusal accept_backward(const tess_kernel *kernel, const tess_problem *problem,
                                     const tess_caps *caps)
 {
-    (void)kernel;
     (void)caps;
     if (tess_problem_is_paged(problem))
         return (tess_refusal){TESS_REFUSED_PAGING, problem->page_size, 0};
+    /* dO is an operand of the products, like Q, K and V; questions in general leave it open. */
+    if (problem->d_o.dtype && !(kernel->dtypes & 1u << problem->d_o.dtype))
+        return (tess_refusal){TESS_REFUSED_DTYPE, problem->d_o.dtype, kernel->dtypes};
     return (tess_refusal){TESS_ACCEPTED, 0, 0};
 }
 

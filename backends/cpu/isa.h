@@ -29,8 +29,7 @@ uint32_t tess_cpu_isa(int32_t ceiling);
 
 /* Whether AMX tiles may be used (amx_isa.c): the processor has them and the operating system gave
  * its permission, which is asked for once. In a build that emulates them: whether `ceiling` names
- * them.
- */
+ * them. */
 bool tess_cpu_has_amx(int32_t ceiling);
 
 /* What the vendor calls the processor; "" where it does not say. */
