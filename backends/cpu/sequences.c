@@ -161,7 +161,8 @@ void tess_cpu_resolve(const tess_args *a, const tess_address addresses[TESS_AT_C
     if (is_paged)
         work->pages =
             (const int32_t *)addresses[TESS_AT_PAGE_TABLE].base + sequence * a->page_table_stride;
-    work->o = (char *)addresses[TESS_AT_O].base + o * tess_cpu_element_size(a->o_dtype);
+    if (addresses[TESS_AT_O].base) /* NULL when it has no elements */
+        work->o = (char *)addresses[TESS_AT_O].base + o * tess_cpu_element_size(a->o_dtype);
     if (addresses[TESS_AT_LSE].base)
         work->lse = (float *)addresses[TESS_AT_LSE].base + lse;
     if (a->bias & TESS_BIAS_TENSOR)
