@@ -35,12 +35,13 @@
  * Tried and lost (Zen 3, AVX2; shares of the FMA peak of the same run): the passes inlined into one
  * function (0.63 for 0.79: gcc keeps a vector of another pass in a register and reads Q from memory
  * four times); inner loops not unrolled (-2 %: their exits are mispredicted); tiles of 24, 36, 72
- * or 96 columns (-3 % to +1 %); the weights of all panels before their outputs (0); copying K and V
- * always (-4 % at 64 dims in place); prefetching the next tile (+-1 %, -10 % for rows 4 KB apart);
- * an Estrin polynomial in the exponential (+0.5 %, but half an ulp worse). */
+ * or 96 columns (-3 % to +1 %); the weights of all panels before their outputs (0); prefetching
+ * the next tile to the first-level cache (+-1 %, -10 % for rows 4 KB apart); an Estrin polynomial
+ * in the exponential (+0.5 %, but half an ulp worse). With AVX-512: 8 columns by 3 vectors (-2 % on
+ * Zen 4, -4 % to -8 % on Emerald Rapids), 12 by 2 (-4 %), degree 5 in the exponential (+0.5 %, but
+ * an ulp worse). */
 
-/* Rows that are asked for at a time, and rows of the largest panel. */
-enum { FETCH_COUNT = 4, PANEL_ROWS = VEC_WIDE * VEC_LANES };
+enum { PANEL_ROWS = VEC_WIDE * VEC_LANES };
 
 /* Columns rounded up to whole chains of sums: admit(). */
 static inline int whole_chains(int columns)
@@ -166,8 +167,9 @@ static void hide_absent(const struct panel *panel, const struct tile *tile, floa
 /* ---- what comes next ------------------------------------------------------------------------- */
 
 /* Asks for a few rows. Called between the products, so that the time rows take to arrive is hidden
- * behind them. K and V go to the second-level cache only: a tile of long rows is as large as the
- * first. */
+ * behind them: AVX2 on Zen 4 +3 % to +6 %. With AVX-512 it was -1 % to +3 % there but -1 % to -4 %
+ * on Emerald Rapids. K and V go to the second-level cache only: a tile of long rows is as large as
+ * the first. */
 KERNEL_APART void fetch_ahead(const tess_cpu_work *work, struct ahead *ahead, int count)
 {
     const tess_args *args = work->args;
@@ -244,7 +246,7 @@ KERNEL_INLINE void all_keys(const tess_cpu_work *work, const struct panel *panel
 
     for (int j = 0; j < tile->count; j += keys) {
 
-        fetch_ahead(work, ahead, FETCH_COUNT);
+        fetch_ahead(work, ahead, VEC_FETCH);
         multiply_keys_seen(panel->query, rows, tile->k + j, head_dim, score + j * rows, rows,
                            tile->ends, j, vectors, keys);
     }
@@ -258,7 +260,7 @@ KERNEL_INLINE void all_values(const tess_cpu_work *work, const struct panel *pan
     int64_t d = 0;
 
     for (; d + dims <= head_dim_v; d += dims) {
-        fetch_ahead(work, ahead, FETCH_COUNT);
+        fetch_ahead(work, ahead, VEC_FETCH);
         multiply_values(weight, vectors * VEC_LANES, tile->v, tile->ends, d, panel->output, vectors,
                         dims, is_stepped);
     }
@@ -345,8 +347,9 @@ static void start_panel(const tess_cpu_work *work, struct panel *panel, const st
 }
 
 /* Rows of K or V that lie VEC_SCATTERED floats or more apart share few sets of the caches and take
- * a page each, and every panel would pay for that again: with several panels they are copied. Zen
- * 4, AVX2, 8 heads side by side: 1024 columns of 64 dims +2 %, of 128 dims +10 %. */
+ * a page each, and every panel would pay for that again: with several panels they are copied. 8
+ * heads side by side, 1024 columns: AVX2 on Zen 4 +2 % with 64 dims and +10 % with 128; AVX-512 on
+ * Emerald Rapids +12 % with 64 dims and a causal mask, on Zen 4 -1 %. */
 
 /* Pointers to a tile's rows of K or V. */
 static void locate(const tess_cpu_work *work, const struct view *view, const tess_i64 stride[4],

@@ -23,6 +23,7 @@ enum {
     VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
     VEC_BLOCK_PANELS = 4, /* most wide panels in a block of rows of the backward pass */
     VEC_SCATTERED = 512,  /* floats between rows that are better copied than read again and again */
+    VEC_FETCH = 4,        /* rows asked for at a time, of those that come next; 0: none */
     VEC_DECODE_ROWS = 4,  /* most rows that a decode kernel computes at once, and */
     VEC_DECODE_TURNED = 6 /* vectors of columns with one or two rows */
 };
@@ -157,7 +158,8 @@ static inline void vec_split_f16(vec pair, vec *first, vec *second)
 {
     const __m256i bits = _mm256_castps_si256(pair);
     const __m256i low = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff));
-    const __m256i both = _mm256_packus_epi32(low, _mm256_srli_epi32(bits, 16)); /* per half: 4 + 4 */
+    const __m256i both =
+        _mm256_packus_epi32(low, _mm256_srli_epi32(bits, 16)); /* per half: 4 + 4 */
     const __m256i apart = _mm256_permute4x64_epi64(both, 0xd8);
     *first = _mm256_cvtph_ps(_mm256_castsi256_si128(apart));
     *second = _mm256_cvtph_ps(_mm256_extracti128_si256(apart, 1));

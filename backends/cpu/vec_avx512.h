@@ -22,7 +22,8 @@ enum {
     VEC_SPREAD = 4,       /* vectors of elements at a time, where the backward pass */
     VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
     VEC_BLOCK_PANELS = 2, /* most wide panels in a block of rows of the backward pass */
-    VEC_SCATTERED = 1024, /* floats between rows that are better copied than read again and again */
+    VEC_SCATTERED = 512,  /* floats between rows that are better copied than read again and again */
+    VEC_FETCH = 0,        /* rows asked for at a time, of those that come next; 0: none */
     VEC_DECODE_ROWS = 8,  /* most rows that a decode kernel computes at once, and */
     VEC_DECODE_TURNED = 3 /* vectors of columns with one or two rows */
 };

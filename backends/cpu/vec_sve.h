@@ -25,6 +25,7 @@ enum {
     VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
     VEC_BLOCK_PANELS = 3, /* most wide panels in a block of rows of the backward pass */
     VEC_SCATTERED = 1024, /* floats between rows that are better copied than read again and again */
+    VEC_FETCH = 4,        /* rows asked for at a time, of those that come next; 0: none */
     VEC_DECODE_ROWS = 8,  /* most rows that a decode kernel computes at once, and */
     VEC_DECODE_TURNED = 6 /* vectors of columns with one or two rows */
 };
