@@ -66,6 +66,7 @@ SYSTEM_FOR = {
     "cpuid.h": ["backends/cpu/isa.c", "backends/cpu/amx_isa.c"],
     "sys/syscall.h": ["backends/cpu/amx_isa.c"],
     "sys/auxv.h": ["backends/cpu/isa.c"],
+    "sys/prctl.h": ["backends/cpu/isa.c"],
     "immintrin.h": ["backends/cpu/vec_*.h", "backends/cpu/*amx*"],
     "arm_neon.h": ["backends/cpu/vec_*.h"],
     "arm_sve.h": ["backends/cpu/vec_*.h"],
