@@ -31,12 +31,12 @@ enum {
     MOST_PANELS = 8,
     SHARE_TILES = TESS_SHARE_COLUMNS / TILE_COLUMNS,
     TILE_SCORES = TILE_COLUMNS * PANEL,
-    BLOCK_ELEMENTS = 4 * PANEL * 256 /* rows times dims of Q and dO in a block of rows */
+    BLOCK_ELEMENTS = 8 * PANEL * 256 /* rows times dims of Q and dO in a block of rows */
 };
 
 /* Results all of whose elements are smaller may have been flushed, if an input is that small. */
 #define FLUSH_LIMIT 0x1p-90f
-#define TINY_INPUT 0x1p-60f
+enum { TINY_BITS = (127 - 60) << 7 }; /* 2^-60 in bf16 */
 
 /* A block of rows. Arrays [panel] unless it says otherwise. */
 struct rows {
@@ -505,20 +505,28 @@ static void add_tile(struct state *state, int64_t tile)
 /* ---- the way out
  * --------------------------------------------------------------------------------- */
 
-static bool is_tiny(float x)
+/* Whether any element of a row is smaller than 2^-60 and not 0. A zero gradient, of which there
+ * may be many, is enough to ask, so this takes 32 elements at a time. */
+static bool is_row_tiny(const char *base, int64_t index, int64_t stride, int64_t dims)
 {
-    return x != 0.0f && tess_abs(x) < TINY_INPUT;
+    const __m512i sign = _mm512_set1_epi16((short)0x8000), limit = _mm512_set1_epi16(TINY_BITS);
+    bf16 copy[MOST_DIM], *spare = copy;
+    const bf16 *const row = straighten(base, index, stride, dims, &spare);
+    __mmask32 is_tiny = 0;
+
+    for (int64_t d = 0; d < dims; d += PAIR) {
+        const __m512i size = _mm512_andnot_si512(sign, load_pair(row, d, dims));
+        is_tiny |= _mm512_test_epi16_mask(size, size) & _mm512_cmplt_epu16_mask(size, limit);
+    }
+    return is_tiny != 0;
 }
 
-/* Whether any element of `count` rows is. */
 static bool has_tiny_row(struct view view, int64_t group, int64_t count)
 {
     for (int64_t f = 0; f < count; f++) {
         const struct row_at at = {tess_walk_query(f, group), tess_walk_head(f, group)};
-        const int64_t index = view_index(view, at);
-        for (int64_t d = 0; d < view.count; d++)
-            if (is_tiny(tess_cpu_load(view.base, index + d * view.stride, view.dtype)))
-                return true;
+        if (is_row_tiny(view.base, view_index(view, at), view.stride, view.count))
+            return true;
     }
     return false;
 }
@@ -526,12 +534,9 @@ static bool has_tiny_row(struct view view, int64_t group, int64_t count)
 static bool has_tiny_column(const struct state *state, const char *base, const tess_i64 stride[4],
                             int64_t dims)
 {
-    for (int64_t j = state->work->first; j < state->work->end; j++) {
-        const int64_t index = tess_cpu_column(&state->work->at, stride, j);
-        for (int64_t d = 0; d < dims; d++)
-            if (is_tiny(tess_cpu_load(base, index + d * stride[3], state->args->dtype)))
-                return true;
-    }
+    for (int64_t j = state->work->first; j < state->work->end; j++)
+        if (is_row_tiny(base, tess_cpu_column(&state->work->at, stride, j), stride[3], dims))
+            return true;
     return false;
 }
 
