@@ -23,7 +23,8 @@
  *                 registers: VEC_WIDE_DIMS x VEC_WIDE sums, one pass over the tile's columns
  *
  * Several panels make a tile of rows, so that what is done to K and V once per tile (finding,
- * widening or copying their rows) is shared. The short kernel is one panel of one vector.
+ * widening or copying their rows) is shared. Problems of few rows have kernels of their own,
+ * decode_tmpl.c, with the same bits.
  *
  * Scratch, in this order: per panel query, output, shift, sum; then what all panels share: scores
  * (which become weights), the bias, rows of K and V in fp32, and rows on the way in and out.
@@ -272,36 +273,25 @@ KERNEL_INLINE void all_values(const tess_cpu_work *work, const struct panel *pan
                         1, is_stepped);
 }
 
-/* Each pass is a function of its own in two copies, wide and short, with the shape a constant in
- * each: all their loops over sums unroll, and no value of another pass competes for registers. */
+/* Each pass is a function of its own with the shape a constant in it: all loops over sums unroll,
+ * and no value of another pass competes for registers. */
 KERNEL_APART void score_tile(const tess_cpu_work *work, const struct panel *panel,
-                             const struct tile *tile, struct ahead *ahead, float *score,
-                             int vectors)
+                             const struct tile *tile, struct ahead *ahead, float *score)
 {
-    if (vectors == VEC_WIDE)
-        all_keys(work, panel, tile, ahead, score, VEC_WIDE, VEC_WIDE_KEYS);
-    else
-        all_keys(work, panel, tile, ahead, score, 1, VEC_SHORT_KEYS);
+    all_keys(work, panel, tile, ahead, score, VEC_WIDE, VEC_WIDE_KEYS);
 }
 
 KERNEL_APART void weigh_tile(struct panel *panel, const struct tile *tile, int64_t head_dim_v,
-                             float *score, int vectors)
+                             float *score)
 {
-    if (vectors == VEC_WIDE)
-        for (int v = 0; v < VEC_WIDE; v++)
-            admit(panel, score, whole_chains(tile->ends[v]), head_dim_v, v, VEC_WIDE);
-    else
-        admit(panel, score, whole_chains(tile->ends[0]), head_dim_v, 0, 1);
+    for (int v = 0; v < VEC_WIDE; v++)
+        admit(panel, score, whole_chains(tile->ends[v]), head_dim_v, v, VEC_WIDE);
 }
 
 KERNEL_APART void gather_tile(const tess_cpu_work *work, const struct panel *panel,
-                              const struct tile *tile, struct ahead *ahead, const float *weight,
-                              int vectors)
+                              const struct tile *tile, struct ahead *ahead, const float *weight)
 {
-    if (vectors == VEC_WIDE)
-        all_values(work, panel, tile, ahead, weight, VEC_WIDE, VEC_WIDE_DIMS, 0);
-    else
-        all_values(work, panel, tile, ahead, weight, 1, VEC_SHORT_DIMS, 0);
+    all_values(work, panel, tile, ahead, weight, VEC_WIDE, VEC_WIDE_DIMS, 0);
 }
 
 /* Where the vectors of a wide panel see different numbers of columns. */
@@ -393,14 +383,14 @@ static void add_tile(const tess_cpu_work *work, struct panel *panel, struct tile
     const bool is_masked = tess_walk_is_masked(panel->walk, tile->first / TILE_COLUMNS);
 
     clip_tile(panel, tile, vectors);
-    score_tile(work, panel, tile, ahead, shared->score, vectors);
+    score_tile(work, panel, tile, ahead, shared->score);
     if (hook->is_needed)
         apply_hook(hook, work, panel, tile, shared, vectors);
     for (int v = 0; v < vectors && is_masked; v++)
         hide_absent(panel, tile, shared->score, whole_chains(tile->ends[v]), v, vectors);
-    weigh_tile(panel, tile, work->args->head_dim_v, shared->score, vectors);
+    weigh_tile(panel, tile, work->args->head_dim_v, shared->score);
     if (tile->ends[0] == tile->count)
-        gather_tile(work, panel, tile, ahead, shared->score, vectors);
+        gather_tile(work, panel, tile, ahead, shared->score);
     else
         gather_steps(work, panel, tile, ahead, shared->score);
 }
@@ -534,8 +524,12 @@ static void add_panel(struct item *item, int64_t t, int p, int vectors)
         finish_panel(work, panel, item->shared.rows, vectors);
 }
 
-static void forward(const tess_cpu_work *work, int vectors, int keys)
+#define KERNEL_NAME(prefix, vec, suffix) prefix##vec##suffix
+#define KERNEL(vec, suffix) KERNEL_NAME(tess_cpu_fwd_lanes_, vec, suffix)
+
+void KERNEL(TESS_VEC, _wide)(const tess_cpu_work *work)
 {
+    const int vectors = VEC_WIDE, keys = VEC_WIDE_KEYS;
     const tess_args *args = work->args;
     const int rows = vectors * VEC_LANES;
     const int64_t last_query = tess_walk_query(work->tile.end - 1, args->group);
@@ -571,24 +565,7 @@ static void forward(const tess_cpu_work *work, int vectors, int keys)
     }
 }
 
-#define KERNEL_NAME(prefix, vec, suffix) prefix##vec##suffix
-#define KERNEL(vec, suffix) KERNEL_NAME(tess_cpu_fwd_lanes_, vec, suffix)
-
-void KERNEL(TESS_VEC, _wide)(const tess_cpu_work *work)
-{
-    forward(work, VEC_WIDE, VEC_WIDE_KEYS);
-}
-void KERNEL(TESS_VEC, _short)(const tess_cpu_work *work)
-{
-    forward(work, 1, VEC_SHORT_KEYS);
-}
-
 size_t KERNEL(TESS_VEC, _wide_scratch)(int64_t head_dim, int64_t head_dim_v)
 {
     return scratch_size(VEC_WIDE, VEC_WIDE_PANELS, head_dim, head_dim_v);
-}
-
-size_t KERNEL(TESS_VEC, _short_scratch)(int64_t head_dim, int64_t head_dim_v)
-{
-    return scratch_size(1, 1, head_dim, head_dim_v);
 }

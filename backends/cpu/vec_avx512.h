@@ -17,8 +17,7 @@ enum {
     VEC_WIDE_PANELS = 8, /* panels of the tallest tile of rows */
     VEC_WIDE_KEYS = 6,   /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 6,
-    VEC_SHORT_KEYS = 12, /* the same for a panel of one vector */
-    VEC_SHORT_DIMS = 8,
+    VEC_SHORT_KEYS = 12, /* the same for one vector of rows, in the backward pass */
     VEC_SPREAD = 4,       /* vectors of elements at a time, where the backward pass */
     VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
     VEC_BLOCK_PANELS = 2, /* most wide panels in a block of rows of the backward pass */
