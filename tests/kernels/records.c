@@ -38,6 +38,31 @@ static const char *const short_lines[] = {
     "fwd b1 hq1 q2 k70 d16 f16 of=f32 scale=-0.5",
 };
 
+/* For the kernels of few rows: every number of rows that is computed at once and one beside it,
+ * dims that fill lines, pairs and vectors or do not, pages that tiles begin and end in. */
+static const char *const few_lines[] = {
+    "fwd b1 hq3 hk1 q1 k47 d32 f32",
+    "fwd b1 hq5 hk1 q1 k49 d31 dv33 f32 causal",
+    "fwd b1 hq6 hk1 q1 k95 d96 dv40 bf16",
+    "fwd b1 hq7 hk1 q1 k97 d72 f16 alibi",
+    "fwd b2 hq16 hk2 q1 k145 d128 bf16",
+    "fwd b1 hq9 hk1 q1 k65 d17 dv47 bf16 bias",
+    "fwd b1 hq5 hk1 q2 k144 d65 f16 causal",
+    "fwd b1 hq11 hk1 q1 k33 d16 dv15 f32 sink",
+    "fwd b1 hq2 hk1 q6 k51 d112 dv1 bf16 causal softcap=4",
+    "fwd b1 hq13 hk1 q1 k193 d48 f32 window=60,0",
+    "fwd b1 hq2 hk1 q7 k400 d63 f32 causal splits=5",
+    "fwd b1 hq15 hk1 q1 k48 d2 dv512 f16",
+    "fwd b1 hq4 hk1 q4 k500 d512 dv8 bf16 window=100,2 splits=3",
+    "fwd b3 hq8 hk1 q2 k150 usedk=150,1,97 page=1 d64 f32",
+    "fwd b3 hq8 hk1 q2 k150 usedk=150,1,97 page=7 d40 bf16 causal",
+    "fwd b2 hq8 hk1 q1 k200 usedk=200,49 page=48 d128 f16 splits=2",
+    "fwd b2 hq12 hk1 q1 k90 d24 f16 layout=strided seed=5",
+    "fwd b1 hq16 hk1 q1 k150 d40 bf16 fill=nan",
+    "fwd b1 hq8 hk1 q2 k150 d32 f32 causal fill=inf",
+    "fwd b1 hq8 hk1 q2 k200 d64 bf16 fill=ascending",
+};
+
 static const char *const long_lines[] = {
     "fwd b1 hq2 hk1 q130 k200 d64 f32",
     "fwd b1 hq2 hk1 q130 k200 d64 f16 causal",
@@ -227,6 +252,9 @@ static const char *line_at(const record *r, size_t i)
     if (i < COUNT(short_lines))
         return short_lines[i];
     i -= COUNT(short_lines);
+    if (i < COUNT(few_lines))
+        return few_lines[i];
+    i -= COUNT(few_lines);
     return i < COUNT(long_lines) ? long_lines[i] : NULL;
 }
 
