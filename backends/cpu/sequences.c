@@ -158,10 +158,10 @@ void tess_cpu_resolve(const tess_args *a, const tess_address addresses[TESS_AT_C
     work->q = at(&addresses[TESS_AT_Q], q, a->dtype);
     work->k = at(&addresses[TESS_AT_K], k, a->dtype);
     work->v = at(&addresses[TESS_AT_V], v, a->dtype);
-    if (is_paged)
+    if (is_paged && addresses[TESS_AT_PAGE_TABLE].base) /* NULL when it has no entries */
         work->pages =
             (const int32_t *)addresses[TESS_AT_PAGE_TABLE].base + sequence * a->page_table_stride;
-    if (addresses[TESS_AT_O].base) /* NULL when it has no elements */
+    if (addresses[TESS_AT_O].base) /* the same */
         work->o = (char *)addresses[TESS_AT_O].base + o * tess_cpu_element_size(a->o_dtype);
     if (addresses[TESS_AT_LSE].base)
         work->lse = (float *)addresses[TESS_AT_LSE].base + lse;
