@@ -53,7 +53,7 @@ tess_status tess_cuda_architecture(const tess_gpu_driver *driver, const tess_ope
 /* 90 of "sm_90", "sm_90a", "compute_90". */
 static int number_of(const char *architecture)
 {
-    return atoi(strchr(architecture, '_') + 1);
+    return (int)strtol(strchr(architecture, '_') + 1, NULL, 10);
 }
 
 int tess_cuda_suits(const tess_gpu_image *image, const char *architecture, const tess_env *env)

@@ -12,21 +12,17 @@ static const tess_host *host_of(const tess_device *device)
     return &device->context->host;
 }
 
-/* The object around a backend's queue, which is still to be made. */
-static tess_status make(tess_device *device, const char *call, tess_queue **out_queue,
-                        tess_queue **out_made)
+/* The object around a backend's queue, which is still to be made; NULL when there is no memory. */
+static tess_queue *make(tess_device *device, const char *call)
 {
-    tess_queue *queue;
+    tess_queue *queue = tess_alloc_zero(host_of(device), sizeof *queue);
 
-    if (!out_queue)
-        return tess_fail(host_of(device), TESS_INVALID, "%s: out_queue is NULL", call);
-    queue = tess_alloc_zero(host_of(device), sizeof *queue);
     if (!queue)
-        return tess_fail(host_of(device), TESS_NO_MEMORY, "%s: no memory for %zu bytes", call,
-                         sizeof *queue);
-    queue->device = device;
-    *out_made = queue;
-    return TESS_OK;
+        tess_fail(host_of(device), TESS_NO_MEMORY, "%s: no memory for %zu bytes", call,
+                  sizeof *queue);
+    else
+        queue->device = device;
+    return queue;
 }
 
 /* Hands it out, or frees it when the backend has failed. */
@@ -42,10 +38,14 @@ static tess_status finish(tess_queue *queue, tess_status status, tess_queue **ou
 tess_status tess_queue_create(tess_device *device, tess_queue **out_queue)
 {
     static const char call[] = "tess_queue_create";
-    tess_queue *queue = NULL;
+    tess_queue *queue;
 
     TESS_TRY(tess_need(device, call, "device"));
-    TESS_TRY(make(device, call, out_queue, &queue));
+    if (!out_queue)
+        return tess_fail(host_of(device), TESS_INVALID, "%s: out_queue is NULL", call);
+    queue = make(device, call);
+    if (!queue)
+        return TESS_NO_MEMORY;
     return finish(queue, device->backend->queue_create(device->opened, &queue->opened), out_queue);
 }
 
@@ -53,13 +53,17 @@ tess_status tess_queue_create(tess_device *device, tess_queue **out_queue)
 static tess_status wrap(tess_device *device, const char *call, const char *backend, void *stream,
                         tess_queue **out_queue)
 {
-    tess_queue *queue = NULL;
+    tess_queue *queue;
 
     TESS_TRY(tess_need(device, call, "device"));
     if (strcmp(device->backend->name, backend) != 0)
         return tess_fail(host_of(device), TESS_INVALID, "%s: device is %s; it takes one of %s",
                          call, device->name, backend);
-    TESS_TRY(make(device, call, out_queue, &queue));
+    if (!out_queue)
+        return tess_fail(host_of(device), TESS_INVALID, "%s: out_queue is NULL", call);
+    queue = make(device, call);
+    if (!queue)
+        return TESS_NO_MEMORY;
     return finish(queue, device->backend->queue_wrap(device->opened, call, stream, &queue->opened),
                   out_queue);
 }

@@ -6,17 +6,16 @@
 
 enum { STREAM_NON_BLOCKING = 1 }; /* does not wait for the default stream, nor it for this one */
 
-static tess_status make(tess_backend_device *device, const char *call,
-                        tess_backend_queue **out_queue)
+/* NULL when there is no memory, which is then this thread's failure. */
+static tess_backend_queue *make(tess_backend_device *device, const char *call)
 {
     tess_backend_queue *queue = tess_alloc_zero(device->host, sizeof *queue);
 
     if (!queue)
-        return tess_fail(device->host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", call,
-                         sizeof *queue);
-    queue->device = device;
-    *out_queue = queue;
-    return TESS_OK;
+        tess_fail(device->host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", call, sizeof *queue);
+    else
+        queue->device = device;
+    return queue;
 }
 
 static void unmake(tess_backend_queue *queue)
@@ -34,11 +33,12 @@ static tess_status create_stream(const tess_gpu_scope *scope, tess_backend_queue
 tess_status tess_gpu_queue_create(tess_backend_device *device, tess_backend_queue **out_queue)
 {
     static const char call[] = "tess_queue_create";
-    tess_backend_queue *queue = NULL;
+    tess_backend_queue *queue = make(device, call);
     tess_gpu_scope scope;
     tess_status status;
 
-    TESS_TRY(make(device, call, &queue));
+    if (!queue)
+        return TESS_NO_MEMORY;
     status = tess_gpu_enter(&scope, device, call);
     if (status == TESS_OK)
         status = tess_gpu_leave(&scope, create_stream(&scope, queue));
@@ -78,11 +78,12 @@ static tess_status check_owner(const tess_gpu_scope *scope, void *stream)
 tess_status tess_gpu_queue_wrap(tess_backend_device *device, const char *call, void *stream,
                                 tess_backend_queue **out_queue)
 {
-    tess_backend_queue *queue = NULL;
+    tess_backend_queue *queue = make(device, call);
     tess_gpu_scope scope;
     tess_status status;
 
-    TESS_TRY(make(device, call, &queue));
+    if (!queue)
+        return TESS_NO_MEMORY;
     queue->stream = stream;
     status = tess_gpu_enter(&scope, device, call);
     if (status == TESS_OK)
