@@ -149,6 +149,8 @@ TESS_DEVICE tess_backward_item tess_keys_item_at(const tess_args &args,
     item.end = tess_min_i64(item.first + args.share_columns, s.columns);
     const tess_i64 begin = tess_first_query(item.visible, s.rows, item.first) * args.group;
     const tess_i64 end = tess_end_query(item.visible, s.rows, item.end) * args.group;
+    item.seen_first = begin;
+    item.seen_end = end;
     item.tile_first = begin / TESS_COLUMNS;
     item.tile_end = end > begin ? (end + TESS_COLUMNS - 1) / TESS_COLUMNS : item.tile_first;
     dk = tess_key_rows(args, to, to.at[TESS_AT_DK], args.dk_stride, args.head_dim, args.dk_dtype, s,
@@ -187,8 +189,8 @@ TESS_DEVICE void tess_keys_tile(const tess_args &args, tess_keys_memory<SHAPE> &
     for (tess_i64 tile = item.tile_first; tile < item.tile_end; tile++) {
         const tess_i64 row = tile * TESS_COLUMNS;
         tess_pair_tile<SHAPE, TESS_KEYS_STAY, TESS_CHAINED>(item, row, d_o, pipe, memory);
-        tess_sums<SHAPE>(dv, memory.weights, d_o, item.q.count - row, q, pipe);
-        tess_sums<SHAPE>(dk, memory.grads, q, item.q.count - row, no_more, pipe);
+        tess_sums<SHAPE>(dv, memory.weights, d_o, item.seen_end - row, q, pipe);
+        tess_sums<SHAPE>(dk, memory.grads, q, item.seen_end - row, no_more, pipe);
     }
     tess_barrier(); /* marks are there even when no tile was */
     tess_put_gradient<SHAPE>(dk, all.dk, memory);
@@ -198,10 +200,8 @@ TESS_DEVICE void tess_keys_tile(const tess_args &args, tess_keys_memory<SHAPE> &
     TESS_NO_UNROLL
     for (tess_i32 r = 0; item.first + r < item.end; r++)
         if (memory.is_bad[r])
-            tess_backward_exact<TESS_KEYS_STAY>(
-                item, item.first + r, item.tile_first * TESS_COLUMNS,
-                tess_min_i64(item.tile_end * TESS_COLUMNS, item.q.count), all.dk, all.dv,
-                memory.stage);
+            tess_backward_exact<TESS_KEYS_STAY>(item, item.first + r, item.seen_first,
+                                                item.seen_end, all.dk, all.dv, memory.stage);
 }
 
 /* The role BACKWARD MAIN. COLUMNS is the tile that stays: the line's tile_columns. */
@@ -240,6 +240,8 @@ TESS_DEVICE void tess_take_queries(tess_backward_item &item, tess_i64 first, tes
                           tess_walk_query(end - 1, item.group), TESS_COLUMNS, 0, 1);
     item.tile_first = walk.first;
     item.tile_end = walk.end;
+    item.seen_first = tess_visible_first(item.visible, tess_walk_query(first, item.group));
+    item.seen_end = tess_visible_end(item.visible, tess_walk_query(end - 1, item.group));
 }
 
 TESS_DEVICE tess_backward_item tess_queries_item_at(const tess_args &args,
@@ -282,7 +284,7 @@ TESS_DEVICE void tess_queries_tile(const tess_args &args, tess_queries_memory<SH
     for (tess_i64 tile = item.tile_first; tile < item.tile_end; tile++) {
         const tess_i64 column = tile * TESS_COLUMNS;
         tess_pair_tile<SHAPE, TESS_QUERIES_STAY, TESS_CHAINED>(item, column, k, pipe, memory);
-        tess_sums<SHAPE>(dq, memory.grads, k, item.k.count - column, no_more, pipe);
+        tess_sums<SHAPE>(dq, memory.grads, k, item.seen_end - column, no_more, pipe);
     }
     tess_barrier(); /* marks are there even when no tile was */
     tess_put_gradient<SHAPE>(dq, all.dq, memory);
@@ -291,10 +293,8 @@ TESS_DEVICE void tess_queries_tile(const tess_args &args, tess_queries_memory<SH
     TESS_NO_UNROLL
     for (tess_i32 r = 0; item.first + r < item.end; r++)
         if (memory.is_bad[r])
-            tess_backward_exact<TESS_QUERIES_STAY>(
-                item, item.first + r, item.tile_first * TESS_COLUMNS,
-                tess_min_i64(item.tile_end * TESS_COLUMNS, item.k.count), all.dq, all.dq,
-                memory.stage);
+            tess_backward_exact<TESS_QUERIES_STAY>(item, item.first + r, item.seen_first,
+                                                   item.seen_end, all.dq, all.dq, memory.stage);
 }
 
 /* The role BACKWARD DQ. */

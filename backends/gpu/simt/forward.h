@@ -135,13 +135,15 @@ TESS_DEVICE void tess_softmax_tile(float (&scores)[SHAPE::ROWS_EACH][TESS_COLUMN
     }
 }
 
-/* Lists where the rows of a tile begin. Behind the item's last tile there are none. */
+/* Lists where the rows of a tile begin. What no row of the item sees counts as not there: whatever
+ * it holds, it cannot then be a reason to compute a row again. Behind the last tile there is none.
+ */
 template <class SHAPE>
 TESS_DEVICE void tess_list_columns(const tess_forward_item &item, tess_i64 tile,
                                    tess_forward_memory<SHAPE> &memory)
 {
     const tess_i64 column = tile * TESS_COLUMNS + tess_thread();
-    const bool is_there = tile < item.walk.end && column < item.k.count;
+    const bool is_there = column >= item.share_first && column < item.share_end;
 
     if (tess_thread() < TESS_COLUMNS) {
         memory.k_index[tile & 1][tess_thread()] =
@@ -234,7 +236,7 @@ TESS_DEVICE void tess_forward_tile(const tess_args &args, const tess_forward_ite
         tess_softmax_tile<SHAPE>(scores, states, sums, memory.weights);
         tess_list_columns<SHAPE>(item, tile + 1, memory);
         tess_barrier(); /* weights and list are there */
-        tess_sums<SHAPE>(sums, memory.weights, v, item.k.count - column, next, pipe);
+        tess_sums<SHAPE>(sums, memory.weights, v, item.share_end - column, next, pipe);
     }
     tess_finish_tile<SHAPE>(args, item, states, sums, memory);
 }

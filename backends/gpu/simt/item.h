@@ -13,7 +13,7 @@ struct tess_forward_item {
     tess_visible visible;
     tess_row_tile tile;
     tess_column_walk walk;
-    tess_i64 share_first, share_end; /* the walk in columns */
+    tess_i64 share_first, share_end; /* the walk in columns, and no more than some row sees */
     tess_i64 group;
     const float *sink; /* first head of the group; NULL: none, or another share has it */
     tess_i64 sink_stride;
@@ -96,8 +96,10 @@ TESS_DEVICE tess_forward_item tess_forward_item_at(const tess_args &args,
     const tess_i64 query_last = tess_walk_query(item.tile.end - 1, args.group);
     item.walk = tess_walk_columns(item.visible, query_first, query_last, args.tile_columns,
                                   place.split, args.splits);
-    item.share_first = item.walk.first * args.tile_columns;
-    item.share_end = item.walk.end * args.tile_columns;
+    item.share_first = tess_max_i64(item.walk.first * args.tile_columns,
+                                    tess_visible_first(item.visible, query_first));
+    item.share_end =
+        tess_min_i64(item.walk.end * args.tile_columns, tess_visible_end(item.visible, query_last));
     if (args.splits > 1)
         tess_put_to_part(args, to, s, head, place.split, item);
     else

@@ -15,6 +15,7 @@ struct tess_backward_item {
     tess_i64 group;
     tess_i64 first, end; /* the resident rows: queries, or keys where those are resident */
     tess_i64 tile_first, tile_end; /* the tiles that stream past */
+    tess_i64 seen_first, seen_end; /* of what is in them, what has a partner among the resident */
 };
 
 TESS_DEVICE tess_backward_item tess_backward_item_of(const tess_args &args,
@@ -130,7 +131,7 @@ TESS_DEVICE void tess_pair_tile(const tess_backward_item &item, tess_i64 streame
 
     if (tess_thread() < TESS_COLUMNS) {
         const tess_i64 row = streamed + tess_thread();
-        const bool is_there = row < a.count;
+        const bool is_there = row >= item.seen_first && row < item.seen_end;
         memory.index_a[tess_thread()] = is_there ? tess_row_index(a, row) : TESS_NO_ROW;
         memory.index_b[tess_thread()] = is_there ? tess_row_index(b, row) : TESS_NO_ROW;
     }
