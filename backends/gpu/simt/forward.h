@@ -151,12 +151,6 @@ TESS_DEVICE void tess_list_columns(const tess_forward_item &item, tess_i64 tile,
     }
 }
 
-TESS_DEVICE tess_stream tess_stream_of(const tess_rows &rows, const tess_i64 *index)
-{
-    const tess_stream stream = {rows.base, index, rows.dim_stride, rows.dims, rows.dtype};
-    return stream;
-}
-
 /* The end of one row: the sink takes part, LSE is written. */
 template <class SHAPE>
 TESS_DEVICE void tess_finish_row(const tess_forward_item &item, tess_i32 own,

@@ -105,6 +105,12 @@ struct tess_stream {
     tess_i32 dims, dtype;
 };
 
+TESS_DEVICE tess_stream tess_stream_of(const tess_rows &rows, const tess_i64 *index)
+{
+    const tess_stream stream = {rows.base, index, rows.dim_stride, rows.dims, rows.dtype};
+    return stream;
+}
+
 TESS_DEVICE tess_quad tess_stream_quad(const tess_stream &from, tess_i32 row, tess_i32 dim)
 {
     const tess_quad zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
