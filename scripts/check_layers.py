@@ -72,6 +72,7 @@ SYSTEM_FOR = {
     "sys/syscall.h": ["backends/cpu/amx_isa.c"],
     "sys/auxv.h": ["backends/cpu/isa.c"],
     "cuda_fp16.h": ["backends/cuda/vendor/*"],
+    "sys/prctl.h": ["backends/cpu/isa.c"],
     "immintrin.h": ["backends/cpu/vec_*.h", "backends/cpu/*amx*"],
     "arm_neon.h": ["backends/cpu/vec_*.h"],
     "arm_sve.h": ["backends/cpu/vec_*.h"],

@@ -300,6 +300,7 @@ struct weighing {
     vec factor, minus_shift[2], sum[2];
 };
 
+/* NOLINTBEGIN(readability-non-const-parameter): what is made of the weights is written there */
 KERNEL_INLINE struct weighing start_weights(const struct state *state, const struct panel *panel,
                                             const float *score, bf16 *weight)
 {
@@ -314,6 +315,7 @@ KERNEL_INLINE struct weighing start_weights(const struct state *state, const str
     }
     return w;
 }
+/* NOLINTEND(readability-non-const-parameter) */
 
 KERNEL_INLINE void weigh_pair(struct weighing *w)
 {

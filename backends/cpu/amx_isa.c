@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whether this process may use AMX tiles. */
-#define _DEFAULT_SOURCE /* syscall() */
+/* NOLINTNEXTLINE(bugprone-reserved-identifier): a feature test macro, for syscall() */
+#define _DEFAULT_SOURCE
 #include "backends/cpu/isa.h"
 
 #include <stdatomic.h>
