@@ -17,6 +17,9 @@ class Command(support.Case):
         for verb in VERBS:
             self.assertRegex(text, rf"(?m)^  {verb} ")
         self.assertEqual(text, self.tessera("help").out)
+        document = self.tessera("help", "--json").json()
+        self.assertEqual(VERBS, [verb["name"] for verb in document["verbs"]])
+        self.assertRegex(document["version"], r"^\d+\.\d+\.\d+$")
 
     def test_help_of_each_verb(self):
         for verb in VERBS:
@@ -92,6 +95,13 @@ class Devices(support.Case):
         text = self.tessera("devices", "-k").out
         for kernel in cpu["kernels"]:
             self.assertIn(kernel["name"], text)
+
+    def test_devices_measure_copies(self):
+        cpu = next(device for device in self.tessera("devices", "--measure", "--json").json()
+                   if device["name"] == "cpu")
+        self.assertGreater(cpu["bytes_per_second_to"], 1e6)
+        self.assertGreater(cpu["bytes_per_second_from"], 1e6)
+        self.assertIn("GB/s from host memory", self.tessera("devices", "-m").out)
 
     def test_unknown_device(self):
         self.refused("explain", "fwd b1 hq1 q8 d8 f32", "--device", "cqu", says=["cqu", "cpu"])

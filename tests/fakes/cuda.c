@@ -268,7 +268,7 @@ ENTRY int cuStreamSynchronize(void *stream)
     BEGIN("cuStreamSynchronize");
     CHECK(check_stream("cuStreamSynchronize", stream));
     CHECK(check_capture("cuStreamSynchronize"));
-    fake.waits++;
+    fake_wait();
     return FAKE_SUCCESS;
 }
 
@@ -323,7 +323,7 @@ ENTRY int cuEventRecord(void *event, void *stream)
 ENTRY int cuEventSynchronize(void *event)
 {
     BEGIN("cuEventSynchronize");
-    fake.waits++;
+    fake_wait();
     return fake_object_of(event, FAKE_EVENT, "cuEventSynchronize") ? FAKE_SUCCESS
                                                                    : FAKE_INVALID_HANDLE;
 }

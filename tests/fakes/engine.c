@@ -32,6 +32,13 @@ int fake_begin(const char *name)
     return code;
 }
 
+void fake_wait(void)
+{
+    pthread_mutex_lock(&lock);
+    fake.waits++;
+    pthread_mutex_unlock(&lock);
+}
+
 int fake_complain(int code, const char *format, ...)
 {
     va_list arguments;

@@ -36,6 +36,9 @@ void fake_introduce(const fake_vendor *vendor);
 /* Starts a call: records its name and says whether it fails, with which number. */
 int fake_begin(const char *name);
 
+/* Counts a wait; there is nothing to wait for. */
+void fake_wait(void);
+
 /* Notes a misuse; returns the error number. */
 int fake_complain(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

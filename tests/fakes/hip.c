@@ -220,7 +220,7 @@ ENTRY int hipStreamSynchronize(void *stream)
     BEGIN("hipStreamSynchronize");
     CHECK(check_stream("hipStreamSynchronize", stream));
     CHECK(check_capture("hipStreamSynchronize"));
-    fake.waits++;
+    fake_wait();
     return FAKE_SUCCESS;
 }
 
@@ -274,7 +274,7 @@ ENTRY int hipEventRecord(void *event, void *stream)
 ENTRY int hipEventSynchronize(void *event)
 {
     BEGIN("hipEventSynchronize");
-    fake.waits++;
+    fake_wait();
     return fake_object_of(event, FAKE_EVENT, "hipEventSynchronize") ? FAKE_SUCCESS
                                                                     : FAKE_INVALID_HANDLE;
 }

@@ -14,8 +14,7 @@ static void each_backend(void (*check)(const tess_backend *backend))
         check(table[i]);
 }
 
-/* ---- Entries
- * ---------------------------------------------------------------------------------------- */
+/* ---- Entries --------------------------------------------------------------------------------- */
 
 static void check_entries(const tess_backend *b)
 {
@@ -51,8 +50,7 @@ static void every_required_entry_is_there(void **state)
     each_backend(check_entries);
 }
 
-/* ---- Kernel records
- * --------------------------------------------------------------------------------- */
+/* ---- Kernel records -------------------------------------------------------------------------- */
 
 /* The next word of a name that is cut at underscores; false past the end. */
 static bool next_word(const char **name, char word[32])
@@ -133,22 +131,21 @@ static void every_record_does_what_its_name_says(void **state)
     each_backend(check_kernels);
 }
 
+/* Within a backend: CUDA and HIP compile the same lines, and a name means the same on both. */
+static void check_names_differ(const tess_backend *b)
+{
+    size_t count = 0;
+    const tess_kernel *const table = b->kernels(&count);
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = i + 1; j < count; j++)
+            assert_string_not_equal(table[i].name, table[j].name);
+}
+
 static void no_two_kernels_share_a_name(void **state)
 {
-    size_t backends = 0, count = 0, others = 0;
-    const tess_backend *const *const table = tess_registry(&backends);
-
     (void)state;
-    for (size_t a = 0; a < backends; a++) {
-        for (size_t b = a; b < backends; b++) {
-            const tess_kernel *const mine = table[a]->kernels(&count);
-            const tess_kernel *const yours = table[b]->kernels(&others);
-
-            for (size_t i = 0; i < count; i++)
-                for (size_t j = a == b ? i + 1 : 0; j < others; j++)
-                    assert_string_not_equal(mine[i].name, yours[j].name);
-        }
-    }
+    each_backend(check_names_differ);
 }
 
 /* Somebody takes every plain problem: the first record of the CPU asks for nothing. */
@@ -166,8 +163,7 @@ static void the_cpu_has_a_kernel_without_conditions(void **state)
     assert_true(unconditional >= 1);
 }
 
-/* ---- Devices, memory and queues
- * ----------------------------------------------------------------------- */
+/* ---- Devices, memory and queues -------------------------------------------------------------- */
 
 typedef struct subject {
     tally memory;

@@ -10,15 +10,26 @@
 /* Of cuPointerGetAttribute() and hipPointerGetAttribute(). */
 enum { POINTER_MEMORY_TYPE = 2, POINTER_IS_MANAGED = 8, POINTER_DEVICE = 9, MEMORY_OF_DEVICE = 2 };
 
+/* Whether memory is a device's alone: what the driver pinned or manages is everybody's. */
+static bool is_of_device(const tess_gpu_driver *driver, void *address)
+{
+    unsigned type = 0, is_managed = 0;
+
+    return driver->pointer_attribute(&type, POINTER_MEMORY_TYPE, address) == TESS_GPU_SUCCESS &&
+           type == MEMORY_OF_DEVICE &&
+           driver->pointer_attribute(&is_managed, POINTER_IS_MANAGED, address) ==
+               TESS_GPU_SUCCESS &&
+           !is_managed;
+}
+
 /* Memory of another device is refused although a kernel might reach it: what is meant is rarely
- * that. Host memory that the driver pinned or manages is everybody's. */
+ * that. One question is enough for what is right, since every launch pays for it. */
 static tess_status check_address(const tess_gpu_scope *scope, int at, void *address)
 {
     const tess_backend_device *device = scope->device;
     const tess_gpu_driver *driver = device->driver;
-    unsigned type = 0, is_managed = 0;
     int ordinal = device->ordinal;
-    const int code = driver->pointer_attribute(&type, POINTER_MEMORY_TYPE, address);
+    const int code = driver->pointer_attribute(&ordinal, POINTER_DEVICE, address);
 
     if (code == TESS_GPU_INVALID_VALUE && !device->reads_host)
         return tess_fail(device->host, TESS_INVALID,
@@ -26,11 +37,7 @@ static tess_status check_address(const tess_gpu_scope *scope, int at, void *addr
                          "%s:%d, not of the host",
                          scope->call, tess_address_names[at], address, device->vendor->brand,
                          device->vendor->name, device->ordinal);
-    if (code != TESS_GPU_SUCCESS || type != MEMORY_OF_DEVICE ||
-        driver->pointer_attribute(&ordinal, POINTER_DEVICE, address) != TESS_GPU_SUCCESS ||
-        ordinal == device->ordinal ||
-        driver->pointer_attribute(&is_managed, POINTER_IS_MANAGED, address) != TESS_GPU_SUCCESS ||
-        is_managed)
+    if (code != TESS_GPU_SUCCESS || ordinal == device->ordinal || !is_of_device(driver, address))
         return TESS_OK;
     return tess_fail(device->host, TESS_INVALID, "%s: %s is memory of %s:%d; the plan is of %s:%d",
                      scope->call, tess_address_names[at], device->vendor->name, ordinal,
