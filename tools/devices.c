@@ -5,15 +5,20 @@
 #include "tools/session.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 typedef struct devices_options {
-    bool json, kernels;
+    bool json, kernels, measure;
 } devices_options;
 
 static const tool_option options[] = {
     {"kernels", 'k', TOOL_FLAG, offsetof(devices_options, kernels), NULL,
      "list every kernel of each device: what it takes and whether this device can run it", 0, 0,
      NULL},
+    {"measure", 'm', TOOL_FLAG, offsetof(devices_options, measure), NULL,
+     "copy 64 MiB to each device and back, and print how fast that went", 0, 0, NULL},
     {"json", 'j', TOOL_FLAG, offsetof(devices_options, json), NULL, "print one JSON array", 0, 0,
      NULL},
 };
@@ -99,6 +104,71 @@ static void print_kernels(const tess_device *device)
     }
 }
 
+/* ---- Copies ---------------------------------------------------------------------------------- */
+
+enum { COPY_BYTES = 64 << 20, COPY_ROUNDS = 7 };
+
+/* Bytes per second between the host and a device, medians. */
+typedef struct copy_speed {
+    double to, from;
+} copy_speed;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The first round of each pair of copies warms up and is not counted. */
+static tess_status time_copies(tess_queue *queue, void *memory, char *host, copy_speed *out)
+{
+    double to[COPY_ROUNDS], from[COPY_ROUNDS];
+
+    for (int i = -1; i < COPY_ROUNDS; i++) {
+        const double start = now();
+        TESS_TRY(tess_queue_upload(queue, memory, host, COPY_BYTES));
+        TESS_TRY(tess_queue_wait(queue));
+        const double middle = now();
+        TESS_TRY(tess_queue_download(queue, host, memory, COPY_BYTES));
+        if (i >= 0) {
+            to[i] = COPY_BYTES / (middle - start);
+            from[i] = COPY_BYTES / (now() - middle);
+        }
+    }
+    qsort(to, COPY_ROUNDS, sizeof to[0], ascending);
+    qsort(from, COPY_ROUNDS, sizeof from[0], ascending);
+    *out = (copy_speed){to[COPY_ROUNDS / 2], from[COPY_ROUNDS / 2]};
+    return TESS_OK;
+}
+
+static tess_status measure(tess_device *device, copy_speed *out)
+{
+    char *host = malloc(COPY_BYTES);
+    void *memory = NULL;
+    tess_queue *queue = NULL;
+    tess_status status = host ? tess_queue_create(device, &queue) : TESS_NO_MEMORY;
+
+    if (status == TESS_OK)
+        status = tess_device_allocate(device, COPY_BYTES, &memory);
+    if (status == TESS_OK) {
+        memset(host, 1, COPY_BYTES); /* pages that exist */
+        status = time_copies(queue, memory, host, out);
+    }
+    tess_device_release(device, memory, COPY_BYTES);
+    tess_queue_destroy(queue);
+    free(host);
+    return status;
+}
+
 /* ---- Devices --------------------------------------------------------------------------------- */
 
 static json_t *device_json(const tess_device_info *info)
@@ -147,28 +217,38 @@ static int show(tess_context *context, size_t index, const devices_options *give
     tess_device_info info = {.struct_size = sizeof info};
     tess_device *device = NULL;
     tess_status status = tess_context_device_info(context, index, &info);
+    copy_speed speed = {0, 0};
     json_t *object = NULL;
 
-    if (status == TESS_OK && given->kernels && info.available)
+    if (status == TESS_OK && (given->kernels || given->measure) && info.available)
         status = tess_device_open(context, info.name, &device);
+    if (status == TESS_OK && given->measure && device)
+        status = measure(device, &speed);
     if (status != TESS_OK)
         return tool_fail_library(context, status);
     if (array) {
         object = device_json(&info);
         if (given->kernels)
             tool_json_set(object, "kernels", device ? kernels_json(device) : json_array());
+        if (given->measure && device) {
+            tool_json_set(object, "bytes_per_second_to", json_real(speed.to));
+            tool_json_set(object, "bytes_per_second_from", json_real(speed.from));
+        }
         json_array_append_new(array, object);
         return TOOL_OK;
     }
     print_device(&info);
-    if (device)
+    if (given->measure && device)
+        printf("%15s%.1f GB/s from host memory to the device, %.1f GB/s back\n", "",
+               1e-9 * speed.to, 1e-9 * speed.from);
+    if (given->kernels && device)
         print_kernels(device);
     return TOOL_OK;
 }
 
 static int devices_main(int argc, char **argv)
 {
-    devices_options given = {false, false};
+    devices_options given = {false, false, false};
     tess_context *context = NULL;
     json_t *array = NULL;
     bool done;
@@ -199,7 +279,7 @@ static int devices_main(int argc, char **argv)
 const tool_verb tool_devices = {
     .name = "devices",
     .summary = "list the devices, those that cannot be opened included",
-    .usage = "[--kernels] [--json]",
+    .usage = "[--kernels] [--measure] [--json]",
     .details =
         "Lists every device of every backend, best first. A device that cannot be opened is\n"
         "listed with the reason; that is no failure.",

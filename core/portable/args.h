@@ -33,6 +33,7 @@ typedef struct tess_args {
     tess_i64 partial_o, partial_lse; /* [split][row][head][dim], [split][row][head], fp32 */
     tess_i64 scratch, scratch_size;  /* per worker, where a backend has workers */
     tess_i64 sequence_list;          /* what one run finds out about its sequences; the backend's */
+    tess_i64 redo; /* of the flags of a GPU's work items, [item], 32 bits: 1 is done again */
 
     /* backward only */
     tess_i64 share_columns; /* columns of one work item: whole tiles */
@@ -86,6 +87,6 @@ enum tess_address_index {
 
 /* A negative array size where a compiler laid the block out differently. OpenCL C 1.2 has no
  * static assertion; this form works in every dialect. */
-typedef char tess_args_has_no_padding[sizeof(tess_args) == 74 * 8 + 18 * 4 ? 1 : -1];
+typedef char tess_args_has_no_padding[sizeof(tess_args) == 75 * 8 + 18 * 4 ? 1 : -1];
 
 #endif

@@ -96,6 +96,13 @@ class Devices(support.Case):
         for kernel in cpu["kernels"]:
             self.assertIn(kernel["name"], text)
 
+    def test_devices_measure_copies(self):
+        cpu = next(device for device in self.tessera("devices", "--measure", "--json").json()
+                   if device["name"] == "cpu")
+        self.assertGreater(cpu["bytes_per_second_to"], 1e6)
+        self.assertGreater(cpu["bytes_per_second_from"], 1e6)
+        self.assertIn("GB/s from host memory", self.tessera("devices", "-m").out)
+
     def test_unknown_device(self):
         self.refused("explain", "fwd b1 hq1 q8 d8 f32", "--device", "cqu", says=["cqu", "cpu"])
 
