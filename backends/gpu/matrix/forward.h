@@ -24,8 +24,7 @@
  * V serves two products. With 128 dims that fills the registers (128 sums of the output, 64
  * scores), so Q stays in shared memory. */
 
-template <int DTYPE_, int DIM_, int M_, int WAVES_, int COLUMNS_, int STAGES_, bool KEEPS_Q_,
-          bool HAS_HOOK_>
+template <int DTYPE_, int DIM_, int M_, int WAVES_, int COLUMNS_, int STAGES_, bool HAS_HOOK_>
 struct tess_matrix_shape {
     enum {
         DTYPE = DTYPE_,
@@ -34,7 +33,6 @@ struct tess_matrix_shape {
         WAVES = WAVES_,
         COLUMNS = COLUMNS_,
         STAGES = STAGES_,   /* tiles of K and V in shared memory */
-        KEEPS_Q = KEEPS_Q_,   /* in registers */
         HAS_HOOK = HAS_HOOK_, /* scores may be more than scale x dot */
         THREADS = 32 * WAVES,
         ROWS = 16 * M * WAVES,
@@ -115,23 +113,20 @@ template <class SHAPE> struct tess_matrix_forward {
 
     /* score = Q K^T */
     static TESS_DEVICE_MEMBER void multiply_transposed(scores &score, tess_u32 q_lane,
-                                                       const tess_mma_left (*kept)[M],
                                                        tess_u32 k_lane)
     {
         tess_mma_zero(score);
         TESS_UNROLL
         for (int k = 0; k < K; k++) {
             tess_mma_left q[M];
-            if (!SHAPE::KEEPS_Q)
-                load_q(q, q_lane, k);
+            load_q(q, q_lane, k);
             TESS_UNROLL
             for (int n = 0; n < N / 2; n++) {
                 tess_mma_right columns;
                 tess_mma_load_right<DIM>(columns, k_lane, 16 * n, k);
                 TESS_UNROLL
                 for (int m = 0; m < M; m++)
-                    tess_mma_add<SHAPE::DTYPE>(score, m, n, SHAPE::KEEPS_Q ? kept[k][m] : q[m],
-                                               columns);
+                    tess_mma_add<SHAPE::DTYPE>(score, m, n, q[m], columns);
             }
         }
     }
@@ -395,7 +390,6 @@ template <class SHAPE> struct tess_matrix_forward {
             state.row[r] = tess_os_empty();
 
         const tess_u32 q_lane = tess_mma_left_lane<DIM>(shared, place.row);
-        tess_mma_left kept[SHAPE::KEEPS_Q ? K : 1][M];
 
         /* The first rounds only bring tiles: one place in the code does. */
         TESS_NO_UNROLL
@@ -409,15 +403,10 @@ template <class SHAPE> struct tess_matrix_forward {
             tess_stage_close();
             if (tile < 0)
                 continue;
-            if (SHAPE::KEEPS_Q && tile == 0)
-                TESS_UNROLL
-                for (int step = 0; step < K; step++)
-                    load_q(kept[step], q_lane, step);
-
             scores score;
             tess_f32 here = factor;
             place.column = (item.walk.first + tile) * SHAPE::COLUMNS;
-            multiply_transposed(score, q_lane, kept,
+            multiply_transposed(score, q_lane,
                                 tess_mma_right_lane<DIM>(k_tile(shared, tile % SHAPE::STAGES)));
             if (!is_plain)
                 tess_matrix_hook(score, args, item, place);
@@ -446,12 +435,13 @@ template <class SHAPE> struct tess_matrix_forward {
 };
 
 /* The role FORWARD MAIN_CHECKED. */
-template <class SHAPE>
+template <class SHAPE, int SHARED>
 TESS_DEVICE void tess_matrix_forward_main(const tess_args &args,
                                           const tess_gpu_addresses &addresses,
                                           const tess_gpu_run &run)
 {
     tess_matrix_memory<SHAPE> &memory = *tess_shared<tess_matrix_memory<SHAPE>>();
+    static_assert(sizeof memory == SHARED, "the line in matrix.def says how much it is");
 
     TESS_NO_UNROLL
     for (tess_i64 i = run.first_item + tess_block(); i < run.first_item + run.items;
