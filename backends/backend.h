@@ -72,6 +72,9 @@ typedef struct tess_backend {
     void (*release)(tess_backend_device *device, void *memory, size_t size);
 
     tess_status (*queue_create)(tess_backend_device *device, tess_backend_queue **out_queue);
+    /* A queue on a stream of the caller's, which stays his. NULL: there are no native streams */
+    tess_status (*queue_wrap)(tess_backend_device *device, const char *call, void *stream,
+                              tess_backend_queue **out_queue);
     void (*queue_destroy)(tess_backend_queue *queue);
     tess_status (*queue_wait)(tess_backend_queue *queue);
     tess_status (*upload)(tess_backend_queue *queue, void *device_memory, const void *host_memory,

@@ -48,22 +48,12 @@ static int64_t find_sequence(const forward_run *run, int64_t item)
     return low;
 }
 
-/* Whether a share takes the sink: the one that holds the row tile's first tile of columns, or the
- * first share where there is no tile. Were it always the first share, an empty one, of which there
- * are more in a batch with a longer sequence, would hold the sink alone, and merging it gives other
- * bits than adding it to a tile. */
 static bool takes_sink(const tess_cpu_work *work)
 {
     const tess_args *args = work->args;
-    const int64_t first = tess_walk_query(work->tile.first, args->group);
-    const int64_t last = tess_walk_query(work->tile.end - 1, args->group);
-    const tess_column_walk all =
-        tess_walk_columns(work->visible, first, last, args->tile_columns, 0, 1);
-    const tess_column_walk share = tess_cpu_columns(work);
-
-    if (all.end == all.first)
-        return work->split == 0;
-    return share.first == all.first && share.end > share.first;
+    return tess_walk_takes_sink(work->visible, tess_walk_query(work->tile.first, args->group),
+                                tess_walk_query(work->tile.end - 1, args->group),
+                                args->tile_columns, work->split, args->splits) != 0;
 }
 
 static void run_item(void *user, int64_t item, int32_t worker)

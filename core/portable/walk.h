@@ -75,6 +75,24 @@ TESS_FN tess_column_walk tess_walk_columns(tess_visible visible, tess_i64 query_
     return walk;
 }
 
+/* Whether a share of such a row tile takes the sink: the one that holds its first tile of columns,
+ * or the first share where there is no tile. Were it always the first share, an empty one, of which
+ * there are more in a batch with a longer sequence, would hold the sink alone, and merging it gives
+ * other bits than adding it to a tile. */
+TESS_FN tess_i32 tess_walk_takes_sink(tess_visible visible, tess_i64 query_first,
+                                      tess_i64 query_last, tess_i64 tile_columns, tess_i64 split,
+                                      tess_i64 splits)
+{
+    const tess_column_walk all =
+        tess_walk_columns(visible, query_first, query_last, tile_columns, 0, 1);
+    const tess_column_walk share =
+        tess_walk_columns(visible, query_first, query_last, tile_columns, split, splits);
+
+    if (all.end == all.first)
+        return split == 0;
+    return share.first == all.first && share.end > share.first;
+}
+
 /* Whether tile needs its columns tested row by row. */
 TESS_FN tess_i32 tess_walk_is_masked(tess_column_walk walk, tess_i64 tile)
 {

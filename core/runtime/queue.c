@@ -3,33 +3,79 @@
 #include "core/base/alloc.h"
 #include "core/runtime/objects.h"
 
+#include <string.h>
+#include <tessera/interop_cuda.h>
+#include <tessera/interop_hip.h>
+
 static const tess_host *host_of(const tess_device *device)
 {
     return &device->context->host;
 }
 
+/* The object around a backend's queue, which is still to be made; NULL when there is no memory. */
+static tess_queue *make(tess_device *device, const char *call)
+{
+    tess_queue *queue = tess_alloc_zero(host_of(device), sizeof *queue);
+
+    if (!queue)
+        tess_fail(host_of(device), TESS_NO_MEMORY, "%s: no memory for %zu bytes", call,
+                  sizeof *queue);
+    else
+        queue->device = device;
+    return queue;
+}
+
+/* Hands it out, or frees it when the backend has failed. */
+static tess_status finish(tess_queue *queue, tess_status status, tess_queue **out_queue)
+{
+    if (status == TESS_OK)
+        *out_queue = queue;
+    else
+        tess_release(host_of(queue->device), queue, sizeof *queue);
+    return status;
+}
+
 tess_status tess_queue_create(tess_device *device, tess_queue **out_queue)
 {
     static const char call[] = "tess_queue_create";
-    const tess_host *host;
     tess_queue *queue;
-    tess_status status;
 
     TESS_TRY(tess_need(device, call, "device"));
-    host = host_of(device);
     if (!out_queue)
-        return tess_fail(host, TESS_INVALID, "%s: out_queue is NULL", call);
-    queue = tess_alloc_zero(host, sizeof *queue);
+        return tess_fail(host_of(device), TESS_INVALID, "%s: out_queue is NULL", call);
+    queue = make(device, call);
     if (!queue)
-        return tess_fail(host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", call, sizeof *queue);
-    queue->device = device;
-    status = device->backend->queue_create(device->opened, &queue->opened);
-    if (status != TESS_OK) {
-        tess_release(host, queue, sizeof *queue);
-        return status;
-    }
-    *out_queue = queue;
-    return TESS_OK;
+        return TESS_NO_MEMORY;
+    return finish(queue, device->backend->queue_create(device->opened, &queue->opened), out_queue);
+}
+
+/* A queue on a native stream of one vendor. */
+static tess_status wrap(tess_device *device, const char *call, const char *backend, void *stream,
+                        tess_queue **out_queue)
+{
+    tess_queue *queue;
+
+    TESS_TRY(tess_need(device, call, "device"));
+    if (strcmp(device->backend->name, backend) != 0)
+        return tess_fail(host_of(device), TESS_INVALID, "%s: device is %s; it takes one of %s",
+                         call, device->name, backend);
+    if (!out_queue)
+        return tess_fail(host_of(device), TESS_INVALID, "%s: out_queue is NULL", call);
+    queue = make(device, call);
+    if (!queue)
+        return TESS_NO_MEMORY;
+    return finish(queue, device->backend->queue_wrap(device->opened, call, stream, &queue->opened),
+                  out_queue);
+}
+
+tess_status tess_queue_wrap_cuda(tess_device *device, void *stream, tess_queue **out_queue)
+{
+    return wrap(device, "tess_queue_wrap_cuda", "cuda", stream, out_queue);
+}
+
+tess_status tess_queue_wrap_hip(tess_device *device, void *stream, tess_queue **out_queue)
+{
+    return wrap(device, "tess_queue_wrap_hip", "hip", stream, out_queue);
 }
 
 void tess_queue_destroy(tess_queue *queue)

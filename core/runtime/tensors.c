@@ -6,11 +6,11 @@
 
 enum use { INPUT, OUTPUT, OUTPUT_OPTIONAL };
 
-static void put(tess_binding *bindings, enum tess_address_index at, const char *name, enum use use,
-                bool is_wanted, tess_layout layout)
+static void put(tess_binding *bindings, enum tess_address_index at, enum use use, bool is_wanted,
+                tess_layout layout)
 {
     bindings[at] = (tess_binding){
-        .name = name,
+        .name = tess_address_names[at],
         .at = at,
         .layout = layout,
         .is_output = use == OUTPUT || use == OUTPUT_OPTIONAL,
@@ -54,13 +54,11 @@ static void put_arrays(const tess_problem *p, tess_binding *out)
     const tess_layout table = {1, p->sequences, 1, p->max_pages, 0, p->table_stride, 0,
                                1, TESS_I32,     0};
 
-    put(out, TESS_AT_CU_SEQLENS_Q, "cu_seqlens_q", INPUT, p->varlen & TESS_VARLEN_CU_SEQLENS_Q,
-        offsets);
-    put(out, TESS_AT_CU_SEQLENS_K, "cu_seqlens_k", INPUT, p->varlen & TESS_VARLEN_CU_SEQLENS_K,
-        offsets);
-    put(out, TESS_AT_SEQUSED_Q, "seqused_q", INPUT, p->varlen & TESS_VARLEN_SEQUSED_Q, lengths);
-    put(out, TESS_AT_SEQUSED_K, "seqused_k", INPUT, p->varlen & TESS_VARLEN_SEQUSED_K, lengths);
-    put(out, TESS_AT_PAGE_TABLE, "page_table", INPUT, tess_problem_is_paged(p), table);
+    put(out, TESS_AT_CU_SEQLENS_Q, INPUT, p->varlen & TESS_VARLEN_CU_SEQLENS_Q, offsets);
+    put(out, TESS_AT_CU_SEQLENS_K, INPUT, p->varlen & TESS_VARLEN_CU_SEQLENS_K, offsets);
+    put(out, TESS_AT_SEQUSED_Q, INPUT, p->varlen & TESS_VARLEN_SEQUSED_Q, lengths);
+    put(out, TESS_AT_SEQUSED_K, INPUT, p->varlen & TESS_VARLEN_SEQUSED_K, lengths);
+    put(out, TESS_AT_PAGE_TABLE, INPUT, tess_problem_is_paged(p), table);
 }
 
 static void put_biases(const tess_problem *p, tess_binding *out)
@@ -70,13 +68,13 @@ static void put_biases(const tess_problem *p, tess_binding *out)
     const tess_layout sinks = {1, 1, p->heads_q, 1, 0, 0, p->sink_stride, 0, TESS_F32, 0};
     const tess_layout scale = tess_bind_vector(TESS_F32, 0);
 
-    put(out, TESS_AT_BIAS, "bias", INPUT, p->bias & TESS_BIAS_TENSOR,
+    put(out, TESS_AT_BIAS, INPUT, p->bias & TESS_BIAS_TENSOR,
         bias_layout(p, p->bias_stride, p->bias_dtype));
-    put(out, TESS_AT_ALIBI_SLOPES, "alibi_slopes", INPUT, p->bias & TESS_BIAS_ALIBI, slopes);
-    put(out, TESS_AT_SINK, "sink", INPUT, p->bias & TESS_BIAS_SINK, sinks);
-    put(out, TESS_AT_Q_DESCALE, "q_descale", INPUT, p->has_scaling, scale);
-    put(out, TESS_AT_K_DESCALE, "k_descale", INPUT, p->has_scaling, scale);
-    put(out, TESS_AT_V_DESCALE, "v_descale", INPUT, p->has_scaling, scale);
+    put(out, TESS_AT_ALIBI_SLOPES, INPUT, p->bias & TESS_BIAS_ALIBI, slopes);
+    put(out, TESS_AT_SINK, INPUT, p->bias & TESS_BIAS_SINK, sinks);
+    put(out, TESS_AT_Q_DESCALE, INPUT, p->has_scaling, scale);
+    put(out, TESS_AT_K_DESCALE, INPUT, p->has_scaling, scale);
+    put(out, TESS_AT_V_DESCALE, INPUT, p->has_scaling, scale);
 }
 
 static void put_gradients(const tess_problem *p, tess_binding *out)
@@ -85,15 +83,15 @@ static void put_gradients(const tess_problem *p, tess_binding *out)
     const uint32_t wanted = is_backward ? p->gradients : 0;
     const int64_t slope_batch = p->slope_stride[0] ? p->sequences : 1;
 
-    put(out, TESS_AT_D_O, "d_o", INPUT, is_backward, p->d_o);
-    put(out, TESS_AT_D_LSE, "d_lse", INPUT, wanted & TESS_GRADIENT_FROM_LSE, p->lse);
-    put(out, TESS_AT_DQ, "dq", OUTPUT, wanted & TESS_GRADIENT_Q, p->dq);
-    put(out, TESS_AT_DK, "dk", OUTPUT, wanted & TESS_GRADIENT_K, p->dk);
-    put(out, TESS_AT_DV, "dv", OUTPUT, wanted & TESS_GRADIENT_V, p->dv);
-    put(out, TESS_AT_DBIAS, "dbias", OUTPUT, wanted & TESS_GRADIENT_BIAS, bias_gradient_layout(p));
-    put(out, TESS_AT_DALIBI_SLOPES, "dalibi_slopes", OUTPUT, wanted & TESS_GRADIENT_ALIBI,
+    put(out, TESS_AT_D_O, INPUT, is_backward, p->d_o);
+    put(out, TESS_AT_D_LSE, INPUT, wanted & TESS_GRADIENT_FROM_LSE, p->lse);
+    put(out, TESS_AT_DQ, OUTPUT, wanted & TESS_GRADIENT_Q, p->dq);
+    put(out, TESS_AT_DK, OUTPUT, wanted & TESS_GRADIENT_K, p->dk);
+    put(out, TESS_AT_DV, OUTPUT, wanted & TESS_GRADIENT_V, p->dv);
+    put(out, TESS_AT_DBIAS, OUTPUT, wanted & TESS_GRADIENT_BIAS, bias_gradient_layout(p));
+    put(out, TESS_AT_DALIBI_SLOPES, OUTPUT, wanted & TESS_GRADIENT_ALIBI,
         tess_layout_packed(TESS_F32, slope_batch, 1, p->heads_q, 1));
-    put(out, TESS_AT_DSINK, "dsink", OUTPUT, wanted & TESS_GRADIENT_SINK,
+    put(out, TESS_AT_DSINK, OUTPUT, wanted & TESS_GRADIENT_SINK,
         tess_bind_vector(TESS_F32, p->heads_q));
 }
 
@@ -104,13 +102,13 @@ void tess_tensors_of(const tess_schedule *schedule, tess_binding out_bindings[TE
     const bool is_forward = problem->pass == TESS_PASS_FORWARD;
 
     memset(out_bindings, 0, TESS_AT_COUNT * sizeof *out_bindings);
-    put(out_bindings, TESS_AT_Q, "q", INPUT, true, problem->q);
-    put(out_bindings, TESS_AT_K, "k", INPUT, true, problem->k);
-    put(out_bindings, TESS_AT_V, "v", INPUT, true, problem->v);
-    put(out_bindings, TESS_AT_O, "o", is_forward ? OUTPUT : INPUT, true, problem->o);
-    put(out_bindings, TESS_AT_LSE, "lse", is_forward ? OUTPUT_OPTIONAL : INPUT, true, problem->lse);
+    put(out_bindings, TESS_AT_Q, INPUT, true, problem->q);
+    put(out_bindings, TESS_AT_K, INPUT, true, problem->k);
+    put(out_bindings, TESS_AT_V, INPUT, true, problem->v);
+    put(out_bindings, TESS_AT_O, is_forward ? OUTPUT : INPUT, true, problem->o);
+    put(out_bindings, TESS_AT_LSE, is_forward ? OUTPUT_OPTIONAL : INPUT, true, problem->lse);
     put_arrays(problem, out_bindings);
     put_biases(problem, out_bindings);
     put_gradients(problem, out_bindings);
-    put(out_bindings, TESS_AT_WORKSPACE, "workspace", OUTPUT_OPTIONAL, true, bytes);
+    put(out_bindings, TESS_AT_WORKSPACE, OUTPUT_OPTIONAL, true, bytes);
 }

@@ -41,6 +41,10 @@ struct tess_kernel {
     int64_t tile_rows, tile_columns;
     const char *feature_name; /* what the features are called: "avx512" */
 
+    bool flags_items;   /* marks work items to be redone: tess_args.redo */
+    bool share_is_tile; /* backward: a work item is one column tile, not TESS_SHARE_COLUMNS */
+    bool leaves_dq;     /* backward: dQ is another kernel's, so none of its sums are kept */
+
     /* Bytes of scratch per worker; NULL: none. */
     size_t (*scratch)(int64_t head_dim, int64_t head_dim_v);
 

@@ -9,6 +9,34 @@
 
 #include <string.h>
 
+const char *const tess_address_names[TESS_AT_COUNT] = {
+    [TESS_AT_Q] = "q",
+    [TESS_AT_K] = "k",
+    [TESS_AT_V] = "v",
+    [TESS_AT_O] = "o",
+    [TESS_AT_LSE] = "lse",
+    [TESS_AT_CU_SEQLENS_Q] = "cu_seqlens_q",
+    [TESS_AT_CU_SEQLENS_K] = "cu_seqlens_k",
+    [TESS_AT_SEQUSED_Q] = "seqused_q",
+    [TESS_AT_SEQUSED_K] = "seqused_k",
+    [TESS_AT_PAGE_TABLE] = "page_table",
+    [TESS_AT_BIAS] = "bias",
+    [TESS_AT_ALIBI_SLOPES] = "alibi_slopes",
+    [TESS_AT_SINK] = "sink",
+    [TESS_AT_Q_DESCALE] = "q_descale",
+    [TESS_AT_K_DESCALE] = "k_descale",
+    [TESS_AT_V_DESCALE] = "v_descale",
+    [TESS_AT_WORKSPACE] = "workspace",
+    [TESS_AT_D_O] = "d_o",
+    [TESS_AT_D_LSE] = "d_lse",
+    [TESS_AT_DQ] = "dq",
+    [TESS_AT_DK] = "dk",
+    [TESS_AT_DV] = "dv",
+    [TESS_AT_DBIAS] = "dbias",
+    [TESS_AT_DALIBI_SLOPES] = "dalibi_slopes",
+    [TESS_AT_DSINK] = "dsink",
+};
+
 static void take_strides(tess_i64 stride[4], const tess_layout *layout)
 {
     stride[0] = layout->batch_stride;
@@ -89,10 +117,11 @@ static bool choose_shares(tess_schedule *s)
     const int64_t heads = tess_max_i64(p->sequences * p->heads_kv, 1);
     int64_t shares, buffers;
 
-    args->share_columns = TESS_SHARE_COLUMNS / tile * tile;
+    args->share_columns = s->kernel->share_is_tile ? tile : TESS_SHARE_COLUMNS / tile * tile;
     shares = tess_max_i64((p->columns + args->share_columns - 1) / args->share_columns, 1);
     buffers = p->flags & TESS_BATCH_INVARIANT ? MOST_DQ_BUFFERS : (WAVE_ITEMS + heads - 1) / heads;
-    args->dq_buffers = tess_min_i64(tess_min_i64(buffers, MOST_DQ_BUFFERS), shares);
+    args->dq_buffers =
+        s->kernel->leaves_dq ? 0 : tess_min_i64(tess_min_i64(buffers, MOST_DQ_BUFFERS), shares);
     return tess_multiply_i64(heads, shares, &s->work_items);
 }
 
@@ -159,6 +188,9 @@ static bool lay_workspace(tess_schedule *schedule)
             !place(&end, schedule->workers, (size_t)args->scratch_size, &args->scratch))
             return false;
     }
+    if (schedule->kernel->flags_items && !(p->flags & TESS_ALLOW_NONFINITE_SPREAD) &&
+        !place(&end, schedule->work_items, sizeof(uint32_t), &args->redo))
+        return false;
     if (p->pass == TESS_PASS_BACKWARD && !lay_backward(schedule, &end))
         return false;
     if (p->pass == TESS_PASS_FORWARD && args->splits > 1) {

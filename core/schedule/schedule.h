@@ -18,6 +18,9 @@ typedef struct tess_schedule {
     tess_cost cost;        /* with lengths unknown: of their bounds */
 } tess_schedule;
 
+/* "q", "cu_seqlens_k", ...: as members of the arguments are called. */
+extern const char *const tess_address_names[TESS_AT_COUNT];
+
 /* Lays out the schedule. Fails with TESS_INVALID when a product leaves 64 bits.
  *
  * workers  how many work items run at once and need scratch of their own */

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What one work item of the forward pass is: which rows, which columns, which addresses. */
+#ifndef TESSERA_BACKENDS_GPU_SIMT_ITEM_H
+#define TESSERA_BACKENDS_GPU_SIMT_ITEM_H
+
+#include "backends/gpu/simt/score.h"
+
+struct tess_forward_item {
+    tess_rows q, k, v;
+    tess_rows o; /* the caller's tensor, or this split's part in the workspace */
+    tess_row_values lse;
+    tess_scoring scoring;
+    tess_visible visible;
+    tess_row_tile tile;
+    tess_column_walk walk;
+    tess_i64 share_first, share_end; /* the walk in columns */
+    tess_i64 group;
+    const float *sink; /* first head of the group; NULL: none, or another share has it */
+    tess_i64 sink_stride;
+};
+
+/* The numbers in an item's index, as backends/gpu/kernels.h says. */
+struct tess_item_place {
+    tess_i64 sequence, head_kv, tile, split;
+};
+
+TESS_DEVICE tess_item_place tess_item_place_at(const tess_args &args, tess_i64 item,
+                                               tess_i64 splits)
+{
+    tess_item_place place;
+    const tess_i64 tiles = tess_divide(item, splits);
+    const tess_i64 heads = tess_divide(tiles, args.row_tiles);
+
+    place.split = item - tiles * splits;
+    place.tile = tiles - heads * args.row_tiles;
+    place.sequence = tess_divide(heads, args.heads_kv);
+    place.head_kv = heads - place.sequence * args.heads_kv;
+    return place;
+}
+
+TESS_DEVICE float tess_sink_of(const tess_forward_item &item, tess_i64 row)
+{
+    return item.sink[tess_walk_head(row, item.group) * item.sink_stride];
+}
+
+/* O and LSE of the caller. */
+TESS_DEVICE void tess_put_to_user(const tess_args &args, const tess_gpu_addresses &to,
+                                  const tess_sequence &s, tess_i64 head, tess_forward_item &item)
+{
+    item.o = tess_query_rows(to.at[TESS_AT_O], args.o_stride, args.head_dim_v, args.o_dtype, s,
+                             head, args.group);
+    item.lse = tess_user_values(args, to.at[TESS_AT_LSE], s, head, args.group);
+}
+
+/* The part of one split in the workspace: fp32, [split][row][head][dim]. */
+TESS_DEVICE void tess_put_to_part(const tess_args &args, const tess_gpu_addresses &to,
+                                  const tess_sequence &s, tess_i64 head, tess_i64 split,
+                                  tess_forward_item &item)
+{
+    const tess_i64 row = split * tess_all_rows(args) + tess_first_row(args, s);
+
+    item.lse = tess_work_values(args, to, args.partial_lse, row, head, args.group);
+    item.o = tess_rows();
+    item.o.base = static_cast<char *>(to.at[TESS_AT_WORKSPACE]) + args.partial_o +
+                  (row * args.heads_q + head) * args.head_dim_v * 4;
+    item.o.stride = args.heads_q * args.head_dim_v;
+    item.o.head_stride = args.head_dim_v;
+    item.o.dim_stride = 1;
+    item.o.group = args.group;
+    item.o.count = s.rows * args.group;
+    item.o.dims = args.head_dim_v;
+    item.o.dtype = TESS_F32;
+}
+
+TESS_DEVICE tess_forward_item tess_forward_item_at(const tess_args &args,
+                                                   const tess_gpu_addresses &to, tess_i64 index)
+{
+    const tess_item_place place = tess_item_place_at(args, index, args.splits);
+    const tess_sequence s = tess_sequence_at(args, to, place.sequence);
+    const tess_i64 head = place.head_kv * args.group;
+    tess_forward_item item = {};
+
+    item.tile = tess_walk_row_tile(place.tile, args.row_tiles, s.rows, args.group, args.tile_rows);
+    if (item.tile.first >= item.tile.end) /* a longer sequence has this tile */
+        return item;
+    item.group = args.group;
+    item.q = tess_query_rows(to.at[TESS_AT_Q], args.q_stride, args.head_dim, args.dtype, s, head,
+                             args.group);
+    item.k = tess_key_rows(args, to, to.at[TESS_AT_K], args.k_stride, args.head_dim, args.dtype, s,
+                           place.head_kv);
+    item.v = tess_key_rows(args, to, to.at[TESS_AT_V], args.v_stride, args.head_dim_v, args.dtype,
+                           s, place.head_kv);
+    item.scoring = tess_scoring_of(args, to, s, head);
+    item.visible = tess_visible_of(args, s);
+    const tess_i64 query_first = tess_walk_query(item.tile.first, args.group);
+    const tess_i64 query_last = tess_walk_query(item.tile.end - 1, args.group);
+    item.walk = tess_walk_columns(item.visible, query_first, query_last, args.tile_columns,
+                                  place.split, args.splits);
+    item.share_first = item.walk.first * args.tile_columns;
+    item.share_end = item.walk.end * args.tile_columns;
+    if (args.splits > 1)
+        tess_put_to_part(args, to, s, head, place.split, item);
+    else
+        tess_put_to_user(args, to, s, head, item);
+    item.sink_stride = args.sink_stride;
+    if ((args.bias & TESS_BIAS_SINK) &&
+        tess_walk_takes_sink(item.visible, query_first, query_last, args.tile_columns, place.split,
+                             args.splits))
+        item.sink = static_cast<const float *>(to.at[TESS_AT_SINK]) + head * args.sink_stride;
+    return item;
+}
+
+#endif

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The plain-core kernels for AMD: the shared text with this vendor's seam. */
+#include "backends/gpu/simt/kernels.h"
