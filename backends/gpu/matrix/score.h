@@ -23,7 +23,7 @@ struct tess_matrix_place {
  * with log2 e must be an ordinary number. */
 TESS_DEVICE bool tess_matrix_is_plain(const tess_args &args)
 {
-    return args.scale > 1e-30f && args.scale < 1e30f && !(args.softcap > 0.0f) &&
+    return args.scale > TESS_LEAST_PLAIN_SCALE && args.scale < TESS_MOST_PLAIN_SCALE && !(args.softcap > 0.0f) &&
            (args.bias & (TESS_BIAS_TENSOR | TESS_BIAS_ALIBI)) == 0u;
 }
 
@@ -61,8 +61,7 @@ TESS_DEVICE tess_f32 tess_matrix_facing(const tess_matrix_item &item,
 }
 
 template <int M, int N>
-TESS_DEVICE void tess_matrix_add_slopes(tess_mma_sum<M, N> &score, const tess_args &args,
-                                        const tess_matrix_item &item,
+TESS_DEVICE void tess_matrix_add_slopes(tess_mma_sum<M, N> &score, const tess_matrix_item &item,
                                         const tess_matrix_place &place)
 {
     TESS_UNROLL
@@ -80,8 +79,7 @@ TESS_DEVICE void tess_matrix_add_slopes(tess_mma_sum<M, N> &score, const tess_ar
 }
 
 template <int M, int N>
-TESS_DEVICE void tess_matrix_add_bias(tess_mma_sum<M, N> &score, const tess_args &args,
-                                      const tess_matrix_item &item,
+TESS_DEVICE void tess_matrix_add_bias(tess_mma_sum<M, N> &score, const tess_matrix_item &item,
                                       const tess_matrix_place &place)
 {
     TESS_UNROLL
@@ -118,9 +116,9 @@ TESS_DEVICE void tess_matrix_natural(tess_mma_sum<M, N> &score, const tess_args 
         });
     }
     if (item.scoring.slopes)
-        tess_matrix_add_slopes(score, args, item, place);
+        tess_matrix_add_slopes(score, item, place);
     if (item.scoring.bias)
-        tess_matrix_add_bias(score, args, item, place);
+        tess_matrix_add_bias(score, item, place);
 }
 
 /* The hook: products to scores in units of log2. */
