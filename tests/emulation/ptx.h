@@ -133,7 +133,8 @@ struct tess_ptx_operands {
     tess_f32 c[4];
 };
 
-static inline void tess_ptx_mma_together(const tess_emulated_part *parts, tess_u32, tess_u32 is_bf16)
+static inline void tess_ptx_mma_together(const tess_emulated_part *parts, tess_u32,
+                                         tess_u32 is_bf16)
 {
     static tess_f32 a[16][16], b[16][8];
     const auto widen = [&](tess_u32 pair, tess_u32 which) {

@@ -10,13 +10,11 @@
  * thread / 8 + THREADS / 8, ... Eight lanes read 128 bytes that lie together. */
 template <int DIM, int ROWS, int THREADS> struct tess_stage {
     enum { STEP = THREADS / 8, PASSES = (ROWS + STEP - 1) / STEP };
-    static_assert(STEP % 8 == 0, "the place of a chunk in its row must not change from pass to pass");
+    static_assert(STEP % 8 == 0,
+                  "the place of a chunk in its row must not change from pass to pass");
 
     /* This thread's first row of a tile. */
-    static TESS_DEVICE_MEMBER int first_row()
-    {
-        return static_cast<int>(tess_thread()) / 8;
-    }
+    static TESS_DEVICE_MEMBER int first_row() { return static_cast<int>(tess_thread()) / 8; }
 
     /* One row's chunks of this thread, one for each 128 bytes. What lies past `dims` is zeros. */
     static TESS_DEVICE_MEMBER void copy_row(tess_u32 place, const char *from, int dims)
@@ -30,7 +28,9 @@ template <int DIM, int ROWS, int THREADS> struct tess_stage {
                 continue;
             tess_ptx_cp_async_16(place + static_cast<tess_u32>(panel * 128),
                                  from + panel * 128 + chunk * 16,
-                                 static_cast<tess_u32>(left < 0 ? 0 : left > 16 ? 16 : left));
+                                 static_cast<tess_u32>(left < 0    ? 0
+                                                       : left > 16 ? 16
+                                                                   : left));
         }
     }
 
@@ -89,8 +89,7 @@ template <int DIM, int ROWS, int THREADS> struct tess_stage {
                 const tess_u32 low = row < rows && dim < dims ? from[dim * dim_stride] : 0u;
                 const tess_u32 high =
                     row < rows && dim + 1 < dims ? from[(dim + 1) * dim_stride] : 0u;
-                tess_ptx_st_shared_32(tile + tess_mma_tile<DIM>::at(row, chunk) +
-                                          (tess_u32)(2 * d),
+                tess_ptx_st_shared_32(tile + tess_mma_tile<DIM>::at(row, chunk) + (tess_u32)(2 * d),
                                       low | high << 16);
             }
         }

@@ -9,11 +9,10 @@
 
 /* What shared code may know of a matrix unit:
  *
- *   tess_mma_sum<M, N>      a lane's part of M x 16 rows by N x 8 columns of fp32 sums: at[m][n][e];
- *                           tess_mma_row(m, e) and tess_mma_column(n, e) say where that lies
- *   tess_mma_left           a lane's part of a left operand: 16 rows, 16 deep
- *   tess_mma_right          a lane's part of a right operand: 16 deep, 16 columns
- *   tess_mma_load_...       reads one from a tile in shared memory
+ *   tess_mma_sum<M, N>      a lane's part of M x 16 rows by N x 8 columns of fp32 sums:
+ * at[m][n][e]; tess_mma_row(m, e) and tess_mma_column(n, e) say where that lies tess_mma_left a
+ * lane's part of a left operand: 16 rows, 16 deep tess_mma_right          a lane's part of a right
+ * operand: 16 deep, 16 columns tess_mma_load_...       reads one from a tile in shared memory
  *   tess_mma_pack           a left operand from sums: P from scores without leaving the lane
  *   tess_mma_add            sums of 16 rows and 16 columns += left x right
  *
@@ -82,10 +81,10 @@ template <int M, int N> TESS_DEVICE void tess_mma_zero(tess_mma_sum<M, N> &sum)
     TESS_UNROLL
     for (int m = 0; m < M; m++)
         TESS_UNROLL
-        for (int n = 0; n < N; n++)
-            TESS_UNROLL
-            for (int e = 0; e < 4; e++)
-                sum.at[m][n][e] = 0.0f;
+    for (int n = 0; n < N; n++)
+        TESS_UNROLL
+    for (int e = 0; e < 4; e++)
+        sum.at[m][n][e] = 0.0f;
 }
 
 /* A tile of rows of DIM 16-bit numbers in shared memory, in chunks of 16 bytes. A row is a whole

@@ -32,7 +32,7 @@ struct tess_matrix_shape {
         M = M_,     /* times 16 rows of a wave */
         WAVES = WAVES_,
         COLUMNS = COLUMNS_,
-        STAGES = STAGES_,   /* tiles of K and V in shared memory */
+        STAGES = STAGES_,     /* tiles of K and V in shared memory */
         HAS_HOOK = HAS_HOOK_, /* scores may be more than scale x dot */
         THREADS = 32 * WAVES,
         ROWS = 16 * M * WAVES,
@@ -148,8 +148,8 @@ template <class SHAPE> struct tess_matrix_forward {
             TESS_UNROLL
             for (int n = 0; n < N; n++)
                 TESS_UNROLL
-                for (int e = r % 2 * 2; e < r % 2 * 2 + 2; e++)
-                    max[r] = tess_ptx_max_f32(max[r], score.at[r / 2][n][e]);
+            for (int e = r % 2 * 2; e < r % 2 * 2 + 2; e++)
+                max[r] = tess_ptx_max_f32(max[r], score.at[r / 2][n][e]);
         }
     }
 
@@ -158,8 +158,8 @@ template <class SHAPE> struct tess_matrix_forward {
         TESS_UNROLL
         for (int n = 0; n < DIM / 8; n++)
             TESS_UNROLL
-            for (int e = r % 2 * 2; e < r % 2 * 2 + 2; e++)
-                state.output.at[r / 2][n][e] *= factor;
+        for (int e = r % 2 * 2; e < r % 2 * 2 + 2; e++)
+            state.output.at[r / 2][n][e] *= factor;
     }
 
     /* The shift lags behind the maximum by up to TESS_OS_LAG, so mostly no row of the wave moves
@@ -245,8 +245,8 @@ template <class SHAPE> struct tess_matrix_forward {
             row.sum = tess_mma_row_sum(row.sum);
             if (item.sink) {
                 const int at = first_row + tess_mma_row(r / 2, r % 2 * 2);
-                const tess_os_sunk sunk = tess_os_sink(
-                    row, item.sink[tess_fold_head(item.fold, at) * item.sink_stride]);
+                const tess_os_sunk sunk =
+                    tess_os_sink(row, item.sink[tess_fold_head(item.fold, at) * item.sink_stride]);
                 row = sunk.row;
                 rescale = sunk.rescale;
             }
@@ -265,8 +265,8 @@ template <class SHAPE> struct tess_matrix_forward {
             TESS_UNROLL
             for (int n = 0; n < DIM / 8; n++)
                 TESS_UNROLL
-                for (int e = r % 2 * 2; e < r % 2 * 2 + 2; e++)
-                    zero += state.output.at[r / 2][n][e] - state.output.at[r / 2][n][e];
+            for (int e = r % 2 * 2; e < r % 2 * 2 + 2; e++)
+                zero += state.output.at[r / 2][n][e] - state.output.at[r / 2][n][e];
             found |= first_row + tess_mma_row(r / 2, r % 2 * 2) < count && zero != 0.0f;
         }
         return found;
@@ -279,9 +279,9 @@ template <class SHAPE> struct tess_matrix_forward {
         TESS_UNROLL
         for (int n = 0; n < DIM / 8; n++)
             TESS_UNROLL
-            for (int e = r % 2 * 2; e < r % 2 * 2 + 2; e++)
-                if (tess_mma_column(n, e) < to.dims)
-                    o[tess_mma_column(n, e) * to.dim_stride] = state.output.at[r / 2][n][e];
+        for (int e = r % 2 * 2; e < r % 2 * 2 + 2; e++)
+            if (tess_mma_column(n, e) < to.dims)
+                o[tess_mma_column(n, e) * to.dim_stride] = state.output.at[r / 2][n][e];
     }
 
     /* Rows of the storage type: through the wave's own rows of the tile of Q, so that global memory
@@ -295,14 +295,13 @@ template <class SHAPE> struct tess_matrix_forward {
         TESS_UNROLL
         for (int m = 0; m < M; m++)
             TESS_UNROLL
-            for (int n = 0; n < DIM / 8; n++)
-                TESS_UNROLL
-                for (int e = 0; e < 4; e += 2)
-                    tess_ptx_st_shared_32(
-                        shared + tess_mma_tile<DIM>::at(first_row + tess_mma_row(m, e), n) +
-                            lane % 4 * 4,
-                        tess_mma_type<SHAPE::DTYPE>::pack(state.output.at[m][n][e],
-                                                          state.output.at[m][n][e + 1]));
+        for (int n = 0; n < DIM / 8; n++)
+            TESS_UNROLL
+        for (int e = 0; e < 4; e += 2)
+            tess_ptx_st_shared_32(
+                shared + tess_mma_tile<DIM>::at(first_row + tess_mma_row(m, e), n) + lane % 4 * 4,
+                tess_mma_type<SHAPE::DTYPE>::pack(state.output.at[m][n][e],
+                                                  state.output.at[m][n][e + 1]));
         tess_ptx_bar_warp_sync(); /* and written their part of the output */
         for (int i = lane; i < 16 * M * (DIM / 8); i += 32) {
             const int row = first_row + i / (DIM / 8), chunk = i % (DIM / 8);
@@ -348,7 +347,8 @@ template <class SHAPE> struct tess_matrix_forward {
         }
     }
 
-    static TESS_DEVICE_MEMBER void run_item(tess_matrix_memory<SHAPE> &memory, const tess_args &args,
+    static TESS_DEVICE_MEMBER void run_item(tess_matrix_memory<SHAPE> &memory,
+                                            const tess_args &args,
                                             const tess_gpu_addresses &addresses, tess_i64 index)
     {
         const tess_u32 shared = tess_ptx_shared_address(memory.tiles);
@@ -425,13 +425,13 @@ template <class SHAPE> struct tess_matrix_forward {
         tess_f32 lse[2 * M];
         tess_stage_wait<0>(); /* Q, where there was no tile to wait for */
         finish(state, lse, item, place.row);
-        const bool is_bad = tess_ptx_barrier_red_or(has_nonfinite(state, place.row, item.rows)); /* all have left the tiles */
+        const bool is_bad = tess_ptx_barrier_red_or(
+            has_nonfinite(state, place.row, item.rows)); /* all have left the tiles */
         if (is_checked && tess_thread() == 0)
             *redo = is_bad ? 1u : 0u;
         store(state, lse, shared, item, place.row);
         tess_barrier(); /* all have left shared memory to the next item */
     }
-
 };
 
 /* The role FORWARD MAIN_CHECKED. */

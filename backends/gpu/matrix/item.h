@@ -24,8 +24,8 @@ TESS_DEVICE tess_fold tess_fold_at(tess_i64 folded_row, tess_i64 group)
 /* Of row `row` of the tile. */
 TESS_DEVICE tess_i64 tess_fold_query(const tess_fold &fold, int row)
 {
-    return fold.query +
-           (fold.group == 1 ? static_cast<tess_u32>(row) : (fold.head + static_cast<tess_u32>(row)) / fold.group);
+    return fold.query + (fold.group == 1 ? static_cast<tess_u32>(row)
+                                         : (fold.head + static_cast<tess_u32>(row)) / fold.group);
 }
 TESS_DEVICE tess_u32 tess_fold_head(const tess_fold &fold, int row)
 {
@@ -65,8 +65,8 @@ TESS_DEVICE void tess_matrix_item_at(tess_matrix_item &item, const tess_args &ar
     static_cast<tess_forward_item &>(item) = tess_forward_item_at(args, to, index);
     item.fold = tess_fold_at(item.tile.first, args.group);
     item.rows = static_cast<int>(tess_max_i64(item.tile.end - item.tile.first, 0));
-    item.is_even = tess_rows_are_even(item.q) && tess_rows_are_even(item.k) &&
-                   tess_rows_are_even(item.v);
+    item.is_even =
+        tess_rows_are_even(item.q) && tess_rows_are_even(item.k) && tess_rows_are_even(item.v);
     item.o_is_even = tess_rows_are_even(item.o);
 }
 

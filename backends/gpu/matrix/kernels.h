@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every kernel of matrix.def, defined. Each vendor's source includes this and nothing else. */
+ * Turns lines of a matrix.def into kernels. Each vendor's source includes this, then its list. */
 #ifndef TESSERA_BACKENDS_GPU_MATRIX_KERNELS_H
 #define TESSERA_BACKENDS_GPU_MATRIX_KERNELS_H
 
@@ -36,7 +36,4 @@ TESS_DEVICE constexpr int tess_only_dtype(tess_u32 dtypes)
                               threads / 32, tile_columns, 2, !tess_name_has(#name, "_plain_")>,   \
             dynamic_shared_bytes>(args, addresses, run);                                          \
     }
-#include "backends/cuda/kernels/matrix.def"
-#undef TESS_GPU_KERNEL
-
 #endif
