@@ -254,14 +254,28 @@ static void describe(const bench *b, tess_side *side, const tess_line *line,
     }
 }
 
+/* Kernels of the amx level are the only ones whose products are made of tiles; the others of such a
+ * machine are held to what AVX-512 can do. */
+static void choose_ceiling(tess_side *side, tess_bench_result *result)
+{
+    if (!side->isa || strcmp(side->info.architecture, "amx") != 0)
+        return;
+    if (!strstr(result->kernel, "_amx_"))
+        side->isa = tess_peak_has("avx512") ? "avx512" : "portable";
+    snprintf(result->isa, sizeof result->isa, "%s", side->isa);
+    result->flops_per_cycle = tess_peak_flops_per_cycle(side->isa);
+}
+
 static void plan(bench *b, const tess_case *c, tess_bench_result *results)
 {
     for (size_t i = 0; i < b->count; i++) {
         tess_side *const side = &b->sides[i];
-        if (tess_side_plan(side, c) != TESS_OK)
+        if (tess_side_plan(side, c) != TESS_OK) {
             set_wrong(&results[i], side->status, side->why);
-        else
-            snprintf(results[i].kernel, sizeof results[i].kernel, "%s", side->kernel);
+            continue;
+        }
+        snprintf(results[i].kernel, sizeof results[i].kernel, "%s", side->kernel);
+        choose_ceiling(side, &results[i]);
     }
 }
 
@@ -304,7 +318,7 @@ static void time_line(bench *b, const tess_line *line, tess_bench_result *result
     }
     for (size_t i = 0; i < b->count; i++) {
         if (!is_ready)
-            set_wrong(&results[i], TESS_INVALID, data);
+            set_wrong(&results[i], c.desc.struct_size ? TESS_NO_MEMORY : TESS_INVALID, data);
         finish(b, &b->sides[i], &results[i]);
         tess_side_drop(&b->sides[i]);
     }

@@ -28,6 +28,9 @@ static const tess_peak_loops *const all_loops[] = {
 #ifdef TESS_PEAK_NEON
     &tess_peak_loops_neon,
 #endif
+#ifdef TESS_PEAK_AMX
+    &tess_peak_loops_amx, /* bf16 only, so never the best that all types have */
+#endif
     &tess_peak_loops_portable,
 };
 
@@ -39,6 +42,10 @@ static bool is_here(const char *isa)
     if (strcmp(isa, "avx512") == 0)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+#ifdef TESS_PEAK_AMX
+    if (strcmp(isa, "amx") == 0)
+        return tess_peak_amx_is_here();
+#endif
     if (strcmp(isa, "avx2") == 0)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif

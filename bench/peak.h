@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* Instruction sets with loops of their own, named as the library names them: "avx512", "avx2",
- * "neon", "portable". NULL past the last. */
+ * "neon", "amx", "portable". NULL past the last. */
 const char *tess_peak_isa(size_t index);
 
 /* Whether this build and this machine have it. */
@@ -20,10 +20,11 @@ const char *tess_peak_best(void);
  * as "portable", and so does one this machine does not have. Threads are OpenMP's; 0 counts as 1.
  * Every call takes one to eight milliseconds. */
 
-/* fp32 flops per second of multiply-adds (two flops each) that touch registers only. */
+/* Flops per second of multiply-adds (two flops each) that touch registers only: fp32, but bf16 with
+ * fp32 sums for "amx". */
 double tess_peak_fma(int threads, const char *isa);
 
-/* fp32 flops per cycle of one core: a power of two, found by timing and the clock once per process;
+/* The same per cycle of one core: a power of two, found by timing and the clock once per process;
  * 0 where the clock is unknown. */
 double tess_peak_flops_per_cycle(const char *isa);
 

@@ -3,6 +3,7 @@
 #ifndef TESSERA_BENCH_PEAK_LOOPS_H
 #define TESSERA_BENCH_PEAK_LOOPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,5 +26,9 @@ extern const tess_peak_loops tess_peak_loops_portable;
 extern const tess_peak_loops tess_peak_loops_avx2;
 extern const tess_peak_loops tess_peak_loops_avx512;
 extern const tess_peak_loops tess_peak_loops_neon;
+extern const tess_peak_loops tess_peak_loops_amx;
+
+/* Whether this process may use tiles. */
+bool tess_peak_amx_is_here(void);
 
 #endif

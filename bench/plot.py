@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the results of `tessera bench --json`: bars of shares of the ceilings, and a roofline.
+"""Draws the results of `tessera bench --json`: bars of shares of the ceilings, and a roofline;
+or those of bench/peers: bars of how many times as fast as the peer.
 
 Usage: plot.py [--output PREFIX] [--format png|svg|pdf] [--title TEXT] RESULTS.json
 
-Writes PREFIX-bars and PREFIX-roofline; the prefix is the name of the results without its ending.
-"-" reads standard input. Needs matplotlib (bench/venv.sh), but no display. Only results of one run
-belong into one picture, so one file is all it takes.
+Writes PREFIX-bars and PREFIX-roofline, or PREFIX-peers; the prefix is the name of the results
+without its ending. "-" reads standard input. Needs matplotlib (bench/venv.sh), but no display. Only
+results of one run belong into one picture, so one file is all it takes.
 """
 import argparse
 import json
@@ -219,6 +220,55 @@ def kernel_of(rows, name):
     return f"{name}: {kernels.pop()}" if name else kernels.pop()
 
 
+# ---- Peers ---------------------------------------------------------------------------------------
+
+
+PEER_COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]
+
+
+def rate_of(row):
+    """What says most about a problem: bytes for decoding, else flops."""
+    if kind_of(row["problem"]) == "decode":
+        return row["bytes_per_second"] / 1e9, "GB/s"
+    return row["flops_per_second"] / 1e9, "Gflop/s"
+
+
+def draw_peers(rows, title):
+    """A bar for each problem and peer: how many times as fast as the peer."""
+    groups = problems_of([row for row in rows if row["candidate"] != row["peer"]])
+    theirs = {(row["problem"], row["peer"]): row for row in rows if row["candidate"] == row["peer"]}
+    names = list(dict.fromkeys(row["peer"] for row in rows))
+    bars = sum(len(members) for _, members in groups)
+    figure, axes = plt.subplots(figsize=(10.5, 1.9 + 0.2 * bars + 0.08 * len(groups)),
+                                layout="constrained")
+    for index, (problem, members) in enumerate(groups):
+        height = 0.84 / len(members)
+        for i, row in enumerate(members):
+            place = index + (i - (len(members) - 1) / 2) * height
+            ratio, low, high = row["speedup"], row["speedup_p10"], row["speedup_p90"]
+            axes.barh(place, ratio, height=0.92 * height, linewidth=0,
+                      color=PEER_COLOURS[names.index(row["peer"]) % len(PEER_COLOURS)])
+            axes.errorbar(ratio, place, xerr=[[max(ratio - low, 0)], [max(high - ratio, 0)]],
+                          color="black", elinewidth=0.9, capsize=2)
+            ours, unit = rate_of(row)
+            axes.annotate(f"{ratio:.2f}x: {ours:.3g} against "
+                          f"{rate_of(theirs[problem, row['peer']])[0]:.3g} {unit}",
+                          (max(ratio, high), place), xytext=(6, 0), textcoords="offset points",
+                          va="center", fontsize=7.5)
+    most = max(row["speedup_p90"] for _, members in groups for row in members)
+    axes.axvline(1, color="black", linewidth=0.9)
+    axes.set_yticks(range(len(groups)), [shorten(problem) for problem, _ in groups], fontsize=7.5)
+    axes.set_ylim(len(groups) - 0.4, -0.6)
+    axes.set_xlim(0, 1.35 * max(most, 1))
+    axes.set_xlabel("times as fast, within a round: median, p10 to p90")
+    axes.grid(axis="x")
+    figure.legend(handles=[Patch(color=PEER_COLOURS[i % len(PEER_COLOURS)], label=f"against {name}")
+                           for i, name in enumerate(names)],
+                  loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    put_title(figure, title, describe(rows))
+    return figure
+
+
 # ---- Roofline ------------------------------------------------------------------------------------
 
 
@@ -377,8 +427,12 @@ def main():
     prefix = given.output or pathlib.Path(
         "bench" if given.results == "-" else given.results).with_suffix("")
     with plt.rc_context(STYLE):
-        for name, figure in (("bars", draw_bars(rows, given.title)),
-                             ("roofline", draw_roofline(rows, ceilings, given.title))):
+        if all("peer" in row for row in rows):
+            figures = [("peers", draw_peers(rows, given.title))]
+        else:
+            figures = [("bars", draw_bars(rows, given.title)),
+                       ("roofline", draw_roofline(rows, ceilings, given.title))]
+        for name, figure in figures:
             if figure:
                 save(figure, prefix.with_name(f"{prefix.name}-{name}.{given.format}"))
     return 0

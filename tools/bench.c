@@ -10,10 +10,13 @@
 #include "tools/progress.h"
 #include "tools/session.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct bench_options {
-    const char *device, *kernel, *data, *compare, *library;
+    const char *device, *kernel, *data, *compare, *library, *threads;
     tool_real seconds;
     bool cold, no_check, json, quiet;
 } bench_options;
@@ -30,6 +33,8 @@ static const tool_option options[] = {
      NULL},
     {"library", 'l', TOOL_TEXT, AT(library), "FILE",
      "time the libtessera.so of another build in turn with this one", 0, 0, NULL},
+    {"threads", 't', TOOL_TEXT, AT(threads), "N,M...",
+     "time each number of threads in turn: how well a problem spreads over cores", 0, 0, NULL},
     {"data", 'D', TOOL_TEXT, AT(data), "FILE",
      "read problems from FILE, or from the list of that name", 0, 0, NULL},
     {"seconds", 's', TOOL_REAL, AT(seconds), "T", "for each problem and kernel; 1 if not given", 0,
@@ -51,6 +56,7 @@ typedef struct contenders {
     size_t count;
     bool is_chosen; /* by name: one that does not take a problem is no failure of the others */
     char pair[256];
+    char threads[TESS_BENCH_CANDIDATES][32];
 } contenders;
 
 static int refuse_kernel(const tool_session *session, const char *name)
@@ -145,12 +151,36 @@ static int choose_matching(tool_session *session, const tool_problems *problems,
     return TOOL_OK;
 }
 
+static int choose_threads(const char *list, contenders *out)
+{
+    int64_t numbers[TESS_BENCH_CANDIDATES];
+    const size_t count = tool_args_integers("--threads", list, numbers, TESS_BENCH_CANDIDATES);
+
+    if (count == 0)
+        return TOOL_USAGE;
+    for (size_t i = 0; i < count; i++) {
+        if (numbers[i] < 1 || numbers[i] > INT32_MAX)
+            return tool_fail(TOOL_USAGE,
+                             "--threads: %" PRId64 " is no number of threads; it takes 1 and more",
+                             numbers[i]);
+        snprintf(out->threads[i], sizeof out->threads[i], "%" PRId64 " thread%s", numbers[i],
+                 numbers[i] == 1 ? "" : "s");
+        out->candidate[i] =
+            (tess_bench_candidate){.name = out->threads[i], .threads = (int32_t)numbers[i]};
+    }
+    out->count = count;
+    return TOOL_OK;
+}
+
 static int choose(tool_session *session, const tool_problems *problems, const bench_options *given,
                   contenders *out)
 {
     memset(out, 0, sizeof *out);
-    if (!!given->compare + !!given->kernel + !!given->library > 1)
-        return tool_fail(TOOL_USAGE, "--compare, --kernel and --library exclude each other");
+    if (!!given->compare + !!given->kernel + !!given->library + !!given->threads > 1)
+        return tool_fail(TOOL_USAGE,
+                         "--compare, --kernel, --library and --threads exclude each other");
+    if (given->threads)
+        return choose_threads(given->threads, out);
     if (given->library) {
         out->candidate[0] = (tess_bench_candidate){.name = "this build"};
         out->candidate[1] = (tess_bench_candidate){.name = "library", .library = given->library};
@@ -309,11 +339,11 @@ const tool_verb tool_bench = {
     .name = "bench",
     .summary = "time problems, beside what the machine can do at that moment",
     .usage = "PROBLEM... [--data FILE] [--device NAME] [--kernel GLOB] [--compare KERNEL_A "
-             "KERNEL_B] [--library FILE] [--seconds T] [--json]",
+             "KERNEL_B] [--library FILE] [--threads N,M...] [--seconds T] [--json]",
     .details =
         "Checks each problem against float64, then times it in short windows, with the fp32\n"
         "and memory ceilings of the machine measured beside each window. Only numbers of one\n"
-        "run may be compared: --compare, --kernel and --library time several in turn.",
+        "run may be compared: --compare, --kernel, --library and --threads time several in turn.",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .main = bench_main,

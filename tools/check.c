@@ -54,6 +54,8 @@ typedef struct checking {
     const check_options *given;
     tess_check_options how;
     int64_t count[TESS_CHECK_MISTRUSTED + 1]; /* by verdict */
+    int64_t invalid;                          /* of the failures: lines that are wrong themselves */
+    bool is_out_of_memory;
     int shrunk;
     json_t *results; /* NULL: text is printed instead */
     bool is_short;   /* few problems: every refusal may be told in full */
@@ -65,6 +67,12 @@ enum { SHORT = 3 };
 
 static tess_check_report report;
 
+/* Whether the last line was wrong itself, so that nothing was tried. */
+static bool is_invalid(void)
+{
+    return report.verdict == TESS_CHECK_FAIL && report.status == TESS_INVALID;
+}
+
 /* ---- Saying it ------------------------------------------------------------------------------- */
 
 /* Whether a verdict is what ought to happen: a falsified result must fail. */
@@ -74,7 +82,9 @@ static const char *verdict_word(const checking *c, tess_check_verdict verdict)
         return "caught";
     if (c->given->sabotage && verdict == TESS_CHECK_PASS)
         return "MISSED";
-    return verdict == TESS_CHECK_FAIL ? "FAIL" : tess_check_verdict_name(verdict);
+    if (verdict == TESS_CHECK_FAIL)
+        return is_invalid() ? "INVALID" : "FAIL";
+    return tess_check_verdict_name(verdict);
 }
 
 static void write_replay(const checking *c, const char *line, tess_text *out)
@@ -124,6 +134,8 @@ static void print_failure(const checking *c, const char *line, const char *small
     tess_text text = tess_text_in(replay, sizeof replay);
 
     print_reason(report.text);
+    if (is_invalid())
+        return; /* again it would be as wrong */
     write_replay(c, line, &text);
     printf("    again:   %s\n", replay);
     if (!smaller[0])
@@ -154,7 +166,8 @@ static json_t *result_json(const char *line, const char *smaller, const char *ke
     const tess_worst *const worst = &report.comparison.o;
 
     tool_json_set(object, "problem", tool_json_text(line));
-    tool_json_set(object, "verdict", json_string(tess_check_verdict_name(report.verdict)));
+    tool_json_set(object, "verdict",
+                  json_string(is_invalid() ? "invalid" : tess_check_verdict_name(report.verdict)));
     tool_json_set(object, "kernel",
                   tool_json_maybe_text(report.kernel[0] ? report.kernel : kernel));
     tool_json_set(object, "share_of_budget",
@@ -205,20 +218,24 @@ static void shrink(checking *c, const tess_line *line, char *data, size_t size)
 static void check_one(checking *c, const tess_line *line, const char *kernel)
 {
     static char text[TOOL_LINE_SIZE], smaller[TOOL_LINE_SIZE];
-    const bool wants_shrink = !c->given->no_shrink && !c->given->sabotage;
     tess_check_verdict verdict;
+    bool wants_shrink;
 
     if (kernel)
         tool_session_restrict(&c->session, kernel);
     c->how.kernel = kernel;
     verdict = tess_check_line(c->session.device, line, &c->how, &report);
     c->count[verdict]++;
+    c->invalid += is_invalid();
+    c->is_out_of_memory |= report.status == TESS_NO_MEMORY;
+    wants_shrink =
+        verdict == TESS_CHECK_FAIL && !is_invalid() && !c->given->no_shrink && !c->given->sabotage;
     tool_problem_text(line, text, sizeof text);
     smaller[0] = '\0';
     tool_progress_clear(&c->progress);
     if (!c->results)
         print_result(c, text, verdict);
-    if (verdict == TESS_CHECK_FAIL && wants_shrink && c->shrunk++ < MOST_SHRUNK)
+    if (wants_shrink && c->shrunk++ < MOST_SHRUNK)
         shrink(c, line, smaller, sizeof smaller);
     if (c->results)
         json_array_append_new(c->results, result_json(text, smaller, kernel));
@@ -270,8 +287,13 @@ static int conclude(const checking *c)
 {
     const int64_t *const n = c->count;
 
-    if (n[TESS_CHECK_FAIL])
+    if (n[TESS_CHECK_FAIL] > c->invalid)
         return TOOL_DIFFERS;
+    if (c->invalid)
+        return tool_fail(TOOL_USAGE, "%" PRId64 " of %" PRId64 " problems invalid", c->invalid,
+                         c->done);
+    if (n[TESS_CHECK_PASS] == 0 && c->is_out_of_memory)
+        return tool_fail(TOOL_BROKEN, "nothing was checked: there is not enough memory");
     if (n[TESS_CHECK_PASS] == 0 && c->done > 0)
         return tool_fail(TOOL_UNAVAILABLE, "nothing was checked: %s refused or skipped everything",
                          c->session.device->name);
@@ -290,16 +312,20 @@ static int summarise(checking *c)
                    n[TESS_CHECK_FAIL], n[TESS_CHECK_PASS], n[TESS_CHECK_MISTRUSTED]);
         if (n[TESS_CHECK_REFUSED] && !c->is_short && !c->given->quiet)
             printf("\"tessera explain\" says why a problem is refused\n");
-        printf("%" PRId64 " passed, %" PRId64 " failed, %" PRId64 " refused, %" PRId64 " skipped\n",
-               n[TESS_CHECK_PASS], n[TESS_CHECK_FAIL], n[TESS_CHECK_REFUSED],
+        printf("%" PRId64 " passed, %" PRId64 " failed, %" PRId64 " refused, %" PRId64 " skipped",
+               n[TESS_CHECK_PASS], n[TESS_CHECK_FAIL] - c->invalid, n[TESS_CHECK_REFUSED],
                n[TESS_CHECK_SKIP] + n[TESS_CHECK_MISTRUSTED]);
+        if (c->invalid)
+            printf(", %" PRId64 " invalid", c->invalid);
+        printf("\n");
         return TOOL_OK;
     }
     object = json_object();
     tool_json_set(object, "device", tool_json_text(c->session.device->name));
     tool_json_set(object, "sabotage", tool_json_maybe_text(c->given->sabotage));
     tool_json_set(object, "passed", json_integer(n[TESS_CHECK_PASS]));
-    tool_json_set(object, "failed", json_integer(n[TESS_CHECK_FAIL]));
+    tool_json_set(object, "failed", json_integer(n[TESS_CHECK_FAIL] - c->invalid));
+    tool_json_set(object, "invalid", json_integer(c->invalid));
     tool_json_set(object, "refused", json_integer(n[TESS_CHECK_REFUSED]));
     tool_json_set(object, "skipped", json_integer(n[TESS_CHECK_SKIP]));
     tool_json_set(object, "mistrusted", json_integer(n[TESS_CHECK_MISTRUSTED]));
@@ -310,11 +336,16 @@ static int summarise(checking *c)
 
 /* ---- The verb -------------------------------------------------------------------------------- */
 
-static int list_sabotage(void)
+static int list_sabotage(bool as_json)
 {
+    json_t *const names = as_json ? json_array() : NULL;
+
     for (int i = 0; tess_sabotage_name(i); i++)
-        printf("%s\n", tess_sabotage_name(i));
-    return TOOL_OK;
+        if (as_json)
+            json_array_append_new(names, json_string(tess_sabotage_name(i)));
+        else
+            printf("%s\n", tess_sabotage_name(i));
+    return as_json ? tool_json_print(names) : TOOL_OK;
 }
 
 static int check_sabotage(const char *mode)
@@ -364,7 +395,7 @@ static int check_main(int argc, char **argv)
     if (result != TOOL_OK || done)
         return result;
     if (given.sabotage && strcmp(given.sabotage, "list") == 0)
-        return list_sabotage();
+        return list_sabotage(given.json);
     result = gather(&given, argc - first, argv + first, &problems);
     random = given.random.is_set            ? given.random.value
              : problems.count || given.data ? 0
@@ -395,7 +426,8 @@ const tool_verb tool_check = {
         "Makes each problem's data, runs it several times and compares with float64. Prints a\n"
         "line for each; a failure comes with the command that repeats it and with a smaller\n"
         "problem that fails as well. Without problems 100 random ones are checked. The exit\n"
-        "status is 1 when anything fails, and so, with --sabotage, it must be.",
+        "status is 1 when anything fails, and so, with --sabotage, it must be; 2 when nothing\n"
+        "fails but a problem is invalid.",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .main = check_main,

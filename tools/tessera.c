@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The command: finds the verb and hands over; complaints and exit codes. */
 #include "tools/args.h"
+#include "tools/json.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -141,6 +142,33 @@ static int refuse_verb(const char *word)
     return tool_fail(TOOL_USAGE, "\"%s\" is no verb; the verbs are %s", word, list);
 }
 
+static void write_version(char *data, size_t size)
+{
+    const int32_t version = tess_version();
+
+    snprintf(data, size, "%d.%d.%d", (int)(version / 1000000), (int)(version / 1000 % 1000),
+             (int)(version % 1000));
+}
+
+static int print_help_json(void)
+{
+    json_t *const document = json_object(), *const verbs = json_array();
+    char version[40];
+
+    write_version(version, sizeof version);
+    for (size_t i = 0; i < tool_verb_count; i++) {
+        json_t *const verb = json_object();
+
+        tool_json_set(verb, "name", json_string(tool_verbs[i]->name));
+        tool_json_set(verb, "summary", json_string(tool_verbs[i]->summary));
+        tool_json_set(verb, "usage", json_string(tool_verbs[i]->usage));
+        json_array_append_new(verbs, verb);
+    }
+    tool_json_set(document, "version", json_string(version));
+    tool_json_set(document, "verbs", verbs);
+    return tool_json_print(document);
+}
+
 static int help(int argc, char **argv)
 {
     const tool_verb *verb;
@@ -149,6 +177,8 @@ static int help(int argc, char **argv)
         print_help(stdout);
         return TOOL_OK;
     }
+    if (strcmp(argv[1], "--json") == 0)
+        return print_help_json();
     verb = find_verb(argv[1]);
     if (!verb)
         return refuse_verb(argv[1]);
@@ -156,24 +186,18 @@ static int help(int argc, char **argv)
     return TOOL_OK;
 }
 
-static void print_version(void)
-{
-    const int32_t version = tess_version();
-
-    printf("tessera %d.%d.%d\n", (int)(version / 1000000), (int)(version / 1000 % 1000),
-           (int)(version % 1000));
-}
-
 static int dispatch(int argc, char **argv)
 {
     const tool_verb *verb;
+    char version[40];
 
     if (argc < 2) {
         print_help(stderr);
         return TOOL_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
-        print_version();
+        write_version(version, sizeof version);
+        printf("tessera %s\n", version);
         return TOOL_OK;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||

@@ -29,6 +29,11 @@ enum { MOST_HEAD_DIM = 512 };
 #else
 #define IF_NEON DROP
 #endif
+#ifdef TESS_CPU_HAS_SVE
+#define IF_SVE KEEP
+#else
+#define IF_SVE DROP
+#endif
 #ifdef TESS_CPU_HAS_AVX2
 #define IF_AVX2 KEEP
 #else
@@ -39,6 +44,37 @@ enum { MOST_HEAD_DIM = 512 };
 #else
 #define IF_AVX512 DROP
 #endif
+
+#ifdef TESS_CPU_HAS_AMX
+#define IF_AMX KEEP
+#else
+#define IF_AMX DROP
+#endif
+
+/* What kernels of an instruction set take, where it is not everything, and what it is called. */
+enum {
+    DTYPES_ALL = 1u << TESS_F32 | 1u << TESS_F16 | 1u << TESS_BF16,
+    DTYPES_SCALAR = DTYPES_ALL,
+    DTYPES_PORTABLE = DTYPES_ALL,
+    DTYPES_NEON = DTYPES_ALL,
+    DTYPES_AVX2 = DTYPES_ALL,
+    DTYPES_AVX512 = DTYPES_ALL,
+    DTYPES_AMX = 1u << TESS_BF16
+};
+enum {
+    DIM_SCALAR = MOST_HEAD_DIM,
+    DIM_PORTABLE = MOST_HEAD_DIM,
+    DIM_NEON = MOST_HEAD_DIM,
+    DIM_AVX2 = MOST_HEAD_DIM,
+    DIM_AVX512 = MOST_HEAD_DIM,
+    DIM_AMX = 256
+};
+#define NAME_SCALAR "SCALAR"
+#define NAME_PORTABLE "PORTABLE"
+#define NAME_NEON "NEON"
+#define NAME_AVX2 "AVX2"
+#define NAME_AVX512 "AVX512"
+#define NAME_AMX "AMX with BF16, and the system's permission for it"
 
 /* The typed function behind a record's entry. */
 typedef struct entry {
@@ -62,10 +98,12 @@ typedef struct entry {
 static tess_refusal accept_backward(const tess_kernel *kernel, const tess_problem *problem,
                                     const tess_caps *caps)
 {
-    (void)kernel;
     (void)caps;
     if (tess_problem_is_paged(problem))
         return (tess_refusal){TESS_REFUSED_PAGING, problem->page_size, 0};
+    /* dO is an operand of the products, like Q, K and V; questions in general leave it open. */
+    if (problem->d_o.dtype && !(kernel->dtypes & 1u << problem->d_o.dtype))
+        return (tess_refusal){TESS_REFUSED_DTYPE, problem->d_o.dtype, kernel->dtypes};
     return (tess_refusal){TESS_ACCEPTED, 0, 0};
 }
 
@@ -74,9 +112,9 @@ static tess_refusal accept_backward(const tess_kernel *kernel, const tess_proble
      .pass = which,                                                                            \
      .priority = rank,                                                                         \
      .features = TESS_CPU_##isa,                                                               \
-     .feature_name = #isa,                                                                     \
-     .dtypes = 1u << TESS_F32 | 1u << TESS_F16 | 1u << TESS_BF16,                              \
-     .max_head_dim = MOST_HEAD_DIM,                                                            \
+     .feature_name = NAME_##isa,                                                               \
+     .dtypes = DTYPES_##isa,                                                                   \
+     .max_head_dim = DIM_##isa,                                                                \
      .max_folded_rows = most,                                                                  \
      .tile_rows = rows,                                                                        \
      .tile_columns = columns,                                                                  \
@@ -166,6 +204,11 @@ static tess_status info(const tess_open *open, int32_t index, tess_device_info *
     tess_cpu_brand(out_info->description, sizeof out_info->description);
     if (!out_info->description[0])
         snprintf(out_info->description, sizeof out_info->description, "CPU");
+#ifdef TESS_AMX_EMULATED
+    if (caps.features & TESS_CPU_AMX)
+        strncat(out_info->description, ", AMX emulated",
+                sizeof out_info->description - strlen(out_info->description) - 1);
+#endif
     snprintf(out_info->architecture, sizeof out_info->architecture, "%s", caps.architecture);
     return TESS_OK;
 }

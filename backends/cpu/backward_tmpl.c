@@ -43,7 +43,6 @@ enum {
     PANEL_ROWS = VEC_WIDE * VEC_LANES,
     BLOCK_ROWS = PANEL_ROWS * VEC_BLOCK_PANELS,
     SHARE_COLUMNS = TESS_SHARE_COLUMNS / TILE_COLUMNS * TILE_COLUMNS,
-    FETCH_ROWS = 8,           /* that loads and stores of rows look ahead */
     BLOCK_FLOATS = 96 * 1024, /* of Q, dO and dQ of a block, to stay in a core's own cache */
     SPARE_DIMS = 8            /* dq is gathered in whole groups of dims */
 };
@@ -76,6 +75,8 @@ struct pairs {
     int count;                    /* columns of it that exist */
     const float *k[TILE_COLUMNS]; /* their rows */
     const float *v[TILE_COLUMNS];
+    /* Columns of it that some row of each vector of the block sees. Within a panel ends grow. */
+    int ends[VEC_BLOCK_PANELS * VEC_WIDE];
     float *weight;   /* [column][row of the block]: scores, then P */
     float *gradient; /* the same: dP, then dS */
     float *bias;     /* [column][row of a panel]; dBias afterwards */
@@ -158,7 +159,7 @@ static void load_columns(const struct state *state, const char *base, const tess
 
     for (int64_t column = work->first; column < work->end; column++, out += pitch) {
         const int64_t ahead = tess_min_i64(column + FETCH_ROWS, work->end - 1);
-        fetch(base, tess_cpu_column(&work->at, stride, ahead), stride[3], count, dtype, 0);
+        fetch(base, tess_cpu_column(&work->at, stride, ahead), stride[3], count, dtype, FETCH_READ);
         widen(base, tess_cpu_column(&work->at, stride, column), stride[3], count, dtype, out);
     }
 }
@@ -212,7 +213,7 @@ static void put_column(const struct state *state, char *base, const tess_i64 str
 
     if (!base)
         return;
-    fetch(base, ahead * stride[1], stride[3], count, dtype, 1);
+    fetch(base, ahead * stride[1], stride[3], count, dtype, FETCH_WRITE);
     put_row(base, column * stride[1], stride[3], count, dtype, row);
 }
 
@@ -266,7 +267,7 @@ static void widen_rows(const struct block *block, struct view view, int inside, 
         float *const to = copy + lane * pitch;
         if (ahead < block->panels * PANEL_ROWS)
             fetch(view.base, view_index(view, block->rows[ahead]), view.stride, view.count,
-                  view.dtype, 0);
+                  view.dtype, FETCH_READ);
         row[lane] = to;
         if (block->first + inside + lane >= block->end) {
             clear(to, pitch);
@@ -421,7 +422,7 @@ static void put_dq(const struct state *state, int panel, int v)
     float faults[VEC_LANES];
 
     for (int lane = 0; lane < VEC_LANES; lane++)
-        fetch((const char *)dq_row(state, inside + lane), 0, 1, dims, TESS_F32, 1);
+        fetch((const char *)dq_row(state, inside + lane), 0, 1, dims, TESS_F32, FETCH_WRITE);
     for (int64_t d = 0; d < dims; d += VEC_LANES) {
         vec block[VEC_LANES];
         for (int i = 0; i < VEC_LANES; i++) {
@@ -593,80 +594,68 @@ KERNEL_INLINE void spread(const float *factor, const float *rows, int count, flo
 }
 
 /* NOLINTNEXTLINE(readability-function-size): the last two are constants, not arguments */
-KERNEL_INLINE void spread_group(const float *factor, const float *rows, int count, int columns,
-                                float *sum, int64_t pitch, const int vectors, const int keys)
+KERNEL_INLINE void spread_group(const struct pairs *pairs, const float *factor, const float *rows,
+                                int first, int end, float *sum, int64_t pitch, const int vectors,
+                                const int keys)
 {
-    for (int j = 0; j < columns; j += keys)
-        spread(factor + j * BLOCK_ROWS, rows, count, sum + j * pitch, pitch, vectors, keys);
+    for (int j = 0; j < pairs->count; j += keys) {
+        /* Rows that see none of these columns are left out. */
+        while (first < end && pairs->ends[first / VEC_LANES] <= j)
+            first += VEC_LANES;
+        if (first < end)
+            spread(factor + j * BLOCK_ROWS + first, rows + first * vectors * VEC_LANES, end - first,
+                   sum + j * pitch, pitch, vectors, keys);
+    }
 }
 
 /* All elements of a tile's dK or dV, from the rows first ... end - 1 of the block. */
 KERNEL_APART void spread_all(const struct state *state, const float *factor, const float *rows,
                              int first, int end, int64_t elements, float *sum)
 {
-    const int vectors = count_vectors(elements), count = end - first;
+    const int vectors = count_vectors(elements);
     const int64_t pitch = padded(elements);
     int x = 0;
 
-    factor += first;
     for (; x + VEC_SPREAD <= vectors; x += VEC_SPREAD)
-        spread_group(factor, rows + group_at(state, x) + first * VEC_SPREAD * VEC_LANES, count,
-                     state->pairs.count, sum + x * VEC_LANES, pitch, VEC_SPREAD, VEC_SPREAD_KEYS);
+        spread_group(&state->pairs, factor, rows + group_at(state, x), first, end,
+                     sum + x * VEC_LANES, pitch, VEC_SPREAD, VEC_SPREAD_KEYS);
     for (; x < vectors; x++)
-        spread_group(factor, rows + group_at(state, x) + first * VEC_LANES, count,
-                     state->pairs.count, sum + x * VEC_LANES, pitch, 1, VEC_SHORT_KEYS);
+        spread_group(&state->pairs, factor, rows + group_at(state, x), first, end,
+                     sum + x * VEC_LANES, pitch, 1, VEC_SHORT_KEYS);
 }
 
 KERNEL_APART void score_all(const float *transposed, const float *const *key, int64_t dims,
-                            int columns, float *score)
+                            const int *ends, float *score)
 {
-    for (int j = 0; j < columns; j += VEC_WIDE_KEYS)
-        multiply_keys(transposed, key + j, dims, score + j * BLOCK_ROWS, BLOCK_ROWS, VEC_WIDE,
-                      VEC_WIDE_KEYS);
-}
-
-/* sum[dim][row of a panel] += sum over `count` columns of key[column][dim] * factor[column][row],
- * for `dims` dims from `dim` on. */
-KERNEL_INLINE void gather(const float *factor, const float *key, int64_t pitch, int count,
-                          int64_t dim, float *sum, const int dims)
-{
-    vec part[MOST_SUMS][VEC_WIDE];
-
-    key += dim;
-    sum += dim * PANEL_ROWS;
-    for (int i = 0; i < dims; i++)
-        for (int v = 0; v < VEC_WIDE; v++)
-            part[i][v] = vec_set(0.0f);
-    KERNEL_UNROLL_4
-    for (int j = 0; j < count; j++, factor += BLOCK_ROWS, key += pitch) {
-        vec f[VEC_WIDE];
-        for (int v = 0; v < VEC_WIDE; v++)
-            f[v] = vec_load(factor + v * VEC_LANES);
-        for (int i = 0; i < dims; i++) {
-            const vec x = vec_broadcast(key + i);
-            for (int v = 0; v < VEC_WIDE; v++)
-                part[i][v] = vec_fma(x, f[v], part[i][v]);
-        }
-    }
-    for (int i = 0; i < dims; i++)
-        for (int v = 0; v < VEC_WIDE; v++) {
-            float *const at = sum + (i * VEC_WIDE + v) * VEC_LANES;
-            vec_store(at, vec_add(part[i][v], vec_load(at)));
-        }
+    for (int j = 0; j < ends[VEC_WIDE - 1]; j += VEC_WIDE_KEYS)
+        multiply_keys_seen(transposed, PANEL_ROWS, key + j, dims, score + j * BLOCK_ROWS,
+                           BLOCK_ROWS, ends, j, VEC_WIDE, VEC_WIDE_KEYS);
 }
 
 /* All dims of a panel's dQ, in whole groups: behind the last dim they gather what nobody reads. */
-KERNEL_APART void gather_all(const float *factor, const float *key, int columns, int64_t dims,
-                             float *sum)
+KERNEL_INLINE void gather_dims(const struct pairs *pairs, const float *factor, const int *ends,
+                               int64_t dims, float *sum, const int is_stepped)
 {
-    const int64_t pitch = padded(dims);
-
     for (int64_t d = 0; d < dims; d += VEC_WIDE_DIMS) {
         if (VEC_WIDE_DIMS > 4 && d + 4 >= dims)
-            gather(factor, key, pitch, columns, d, sum, 4);
+            multiply_values(factor, BLOCK_ROWS, pairs->k, ends, d, sum, VEC_WIDE, 4, is_stepped);
         else
-            gather(factor, key, pitch, columns, d, sum, VEC_WIDE_DIMS);
+            multiply_values(factor, BLOCK_ROWS, pairs->k, ends, d, sum, VEC_WIDE, VEC_WIDE_DIMS,
+                            is_stepped);
     }
+}
+
+KERNEL_APART void gather_all(const struct pairs *pairs, const float *factor, const int *ends,
+                             int64_t dims, float *sum)
+{
+    gather_dims(pairs, factor, ends, dims, sum, 0);
+}
+
+/* Where the vectors of the panel see different numbers of columns. */
+KERNEL_APART void gather_steps(const struct pairs *pairs, const float *factor, const int *ends,
+                               int64_t dims, float *sum)
+{
+    gather_dims(pairs, factor, ends, dims, sum, 1);
 }
 
 /* ---- a tile, a block, the item ------------------------------------------------------------------
@@ -687,23 +676,43 @@ static void start_tile(struct state *state, int64_t tile)
     }
 }
 
-static void add_panel(const struct state *state, int panel)
+/* How many columns of the tile each vector of a panel sees. Absent and empty rows see none,
+ * wherever they are; ends that only grow leave out a little less. */
+static void clip_panel(struct state *state, int panel, bool is_masked)
+{
+    struct pairs *pairs = &state->pairs;
+    int64_t end = is_masked ? 0 : pairs->count;
+
+    for (int v = panel * VEC_WIDE; v < (panel + 1) * VEC_WIDE; v++) {
+        for (int lane = 0; lane < VEC_LANES && is_masked; lane++)
+            end = tess_max_i64(end, state->block.seen[v * VEC_LANES + lane].end - pairs->first);
+        pairs->ends[v] = (int)tess_min_i64(end, pairs->count);
+    }
+}
+
+static void add_panel(struct state *state, int panel)
 {
     const tess_args *args = state->args;
     const struct block *block = &state->block;
     const struct pairs *pairs = &state->pairs;
+    const int *const ends = pairs->ends + panel * VEC_WIDE;
     float *const weight = pairs->weight + panel * PANEL_ROWS;
     float *const gradient = pairs->gradient + panel * PANEL_ROWS;
     const bool is_masked = tess_walk_is_masked(block->walk[panel], pairs->first / TILE_COLUMNS) ||
                            block->first + (panel + 1) * PANEL_ROWS > block->end;
 
+    clip_panel(state, panel, is_masked);
     score_all(block->query + (int64_t)panel * PANEL_ROWS * args->head_dim, pairs->k, args->head_dim,
-              pairs->count, weight);
+              ends, weight);
     score_all(block->d_o + (int64_t)panel * PANEL_ROWS * args->head_dim_v, pairs->v,
-              args->head_dim_v, pairs->count, gradient);
+              args->head_dim_v, ends, gradient);
     weigh_panel(state, panel, is_masked);
-    if (args->gradients & TESS_GRADIENT_Q)
-        gather_all(gradient, pairs->k[0], pairs->count, args->head_dim, dq_of(state, panel));
+    if (!(args->gradients & TESS_GRADIENT_Q))
+        return;
+    if (ends[0] == ends[VEC_WIDE - 1])
+        gather_all(pairs, gradient, ends, args->head_dim, dq_of(state, panel));
+    else
+        gather_steps(pairs, gradient, ends, args->head_dim, dq_of(state, panel));
 }
 
 static void add_tile(struct state *state, int64_t tile)

@@ -2,6 +2,7 @@
  * Instruction sets of this machine, as bits of tess_caps.features. */
 #include "backends/cpu/isa.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +10,9 @@
 #include <cpuid.h>
 #endif
 
-#if defined(__x86_64__) || defined(__i386__)
-#include <cpuid.h>
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#include <sys/prctl.h>
 #endif
 
 /* Levels in ascending order; the ceiling is a place in it. */
@@ -23,8 +25,10 @@ static const struct {
     {"scalar", TESS_CPU_SCALAR, TESS_ENV_ISA_SCALAR, 1},
     {"portable", TESS_CPU_PORTABLE, TESS_ENV_ISA_PORTABLE, 4},
     {"neon", TESS_CPU_NEON, TESS_ENV_ISA_NEON, 4},
+    {"sve", TESS_CPU_SVE, TESS_ENV_ISA_SVE, TESS_CPU_SVE_BITS / 32},
     {"avx2", TESS_CPU_AVX2, TESS_ENV_ISA_AVX2, 8},
     {"avx512", TESS_CPU_AVX512, TESS_ENV_ISA_AVX512, 16},
+    {"amx", TESS_CPU_AMX, TESS_ENV_ISA_AMX, 16},
 };
 
 enum { LEVELS = sizeof levels / sizeof levels[0] };
@@ -38,10 +42,24 @@ static bool has_f16c(void)
 }
 #endif
 
-static uint32_t detect(void)
+#if defined(__aarch64__)
+/* Present, and as long as the kernels were compiled for. */
+static bool has_sve(void)
+{
+#if defined(HWCAP_SVE) && defined(PR_SVE_GET_VL) && defined(PR_SVE_VL_LEN_MASK)
+    const int length = getauxval(AT_HWCAP) & HWCAP_SVE ? prctl(PR_SVE_GET_VL) : 0;
+    return length > 0 && 8 * (length & PR_SVE_VL_LEN_MASK) == TESS_CPU_SVE_BITS;
+#else
+    return false;
+#endif
+}
+#endif
+
+static uint32_t detect(int32_t ceiling)
 {
     uint32_t features = TESS_CPU_PORTABLE;
 
+    (void)ceiling;
 #if defined(__x86_64__) || defined(__i386__)
     /* These also ask whether the operating system saves the registers. */
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
@@ -50,15 +68,23 @@ static uint32_t detect(void)
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
         features |= TESS_CPU_AVX512;
+#ifdef TESS_CPU_HAS_AMX
+    /* Not asked below the ceiling: permission lasts as long as the process. */
+    if ((features & TESS_CPU_AVX512) && (ceiling == 0 || ceiling >= TESS_ENV_ISA_AMX) &&
+        tess_cpu_has_amx(ceiling))
+        features |= TESS_CPU_AMX;
+#endif
 #elif defined(__aarch64__)
     features |= TESS_CPU_NEON; /* part of the base architecture */
+    if (has_sve())
+        features |= TESS_CPU_SVE;
 #endif
     return features;
 }
 
 uint32_t tess_cpu_isa(int32_t ceiling)
 {
-    const uint32_t present = detect();
+    const uint32_t present = detect(ceiling);
     uint32_t allowed = 0;
 
     for (int i = 0; i < LEVELS; i++)

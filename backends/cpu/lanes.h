@@ -12,7 +12,18 @@
  * A panel is VEC_WIDE (or one) vectors of folded rows, a row per lane. Arrays of a panel are held
  * transposed, [element][row], so that nothing is ever summed across lanes. */
 
-enum { TILE_COLUMNS = 48, ALIGN_FLOATS = 16, MOST_VECTORS = 4, MOST_SUMS = 12 };
+/* Columns of a tile, where the file that includes this does not say otherwise. */
+#ifndef KERNEL_TILE_COLUMNS
+#define KERNEL_TILE_COLUMNS 48
+#endif
+
+enum {
+    TILE_COLUMNS = KERNEL_TILE_COLUMNS,
+    ALIGN_FLOATS = 16,
+    MOST_VECTORS = 4,
+    MOST_SUMS = 12,
+    FETCH_ROWS = 8 /* that loads and stores of rows look ahead */
+};
 
 #if defined(__GNUC__)
 #define KERNEL_INLINE static inline __attribute__((always_inline))
@@ -22,14 +33,12 @@ enum { TILE_COLUMNS = 48, ALIGN_FLOATS = 16, MOST_VECTORS = 4, MOST_SUMS = 12 };
 #else
 #define KERNEL_UNROLL_4 _Pragma("GCC unroll 4")
 #endif
-#define KERNEL_FETCH_READ(address) __builtin_prefetch(address, 0)
-#define KERNEL_FETCH_WRITE(address) __builtin_prefetch(address, 1)
+#define KERNEL_FETCH(address, is_write, locality) __builtin_prefetch(address, is_write, locality)
 #else
 #define KERNEL_INLINE static inline
 #define KERNEL_APART static
 #define KERNEL_UNROLL_4
-#define KERNEL_FETCH_READ(address) ((void)(address))
-#define KERNEL_FETCH_WRITE(address) ((void)(address))
+#define KERNEL_FETCH(address, is_write, locality) ((void)(address))
 #endif
 
 /* ---- scratch --------------------------------------------------------------------------------- */
@@ -75,20 +84,26 @@ static inline void widen(const char *base, int64_t index, int64_t stride, int64_
         out[d] = tess_cpu_load(base, index + d * stride, dtype);
 }
 
+/* How a row is asked for: to be read soon, to be read after much else, to be written. */
+enum fetch { FETCH_READ, FETCH_NEAR, FETCH_WRITE };
+
 /* Asks for a row that is read, or written, a few rows later. In the usual layouts the rows of one
  * head are a query apart, a distance that the hardware does not foresee. */
 KERNEL_INLINE void fetch(const char *base, int64_t index, int64_t stride, int64_t count,
-                         int32_t dtype, const int is_write)
+                         int32_t dtype, const enum fetch how)
 {
     const int64_t size = tess_cpu_element_size(dtype);
+    const char *const row = base + index * size;
 
     if (stride != 1)
         return;
     for (int64_t byte = 0; byte < count * size; byte += 64) {
-        if (is_write)
-            KERNEL_FETCH_WRITE(base + index * size + byte);
+        if (how == FETCH_WRITE)
+            KERNEL_FETCH(row + byte, 1, 3);
+        else if (how == FETCH_NEAR)
+            KERNEL_FETCH(row + byte, 0, 2);
         else
-            KERNEL_FETCH_READ(base + index * size + byte);
+            KERNEL_FETCH(row + byte, 0, 3);
     }
 }
 
@@ -149,6 +164,27 @@ static inline int64_t view_index(struct view view, struct row_at at)
     return at.query * view.query_stride + at.head * view.head_stride;
 }
 
+/* The same, of a tensor laid out as Q. */
+static inline int64_t row_index(const tess_i64 stride[4], struct row_at at)
+{
+    return at.query * stride[1] + at.head * stride[2];
+}
+
+/* A finished row, to the user's tensors or to the partial results of a split. */
+static inline void put_result(const tess_cpu_work *work, struct row_at at, int64_t folded_row,
+                              const float *o, float lse)
+{
+    const tess_args *args = work->args;
+
+    if (work->splits > 1 || args->o_stride[3] != 1) {
+        tess_cpu_put_row(work, folded_row, o, lse);
+        return;
+    }
+    narrow(work->o, row_index(args->o_stride, at), args->head_dim_v, args->o_dtype, o);
+    if (work->lse)
+        work->lse[at.query * args->lse_stride[1] + at.head * args->lse_stride[2]] = lse;
+}
+
 /* out[element * out_pitch + lane] = factor * element of a vector of rows. */
 static inline void transpose_rows(const float *row, int64_t count, float factor, float *out,
                                   int64_t out_pitch)
@@ -165,16 +201,24 @@ static inline void transpose_rows(const float *row, int64_t count, float factor,
     }
 }
 
-/* out[element][row] = factor * element of row, for all rows of a panel. */
+/* out[element][row] = factor * element of row, for all rows of a panel. Rows are copied first even
+ * where they could be used as they are: read one after another they stream in, read side by side
+ * they do not (-5 % on short problems). */
 static inline void transpose_in(struct view view, const struct row_at *rows, int vectors,
                                 float factor, float *row, float *out)
 {
     const int64_t pitch = padded(view.count);
+    const struct row_at *const last = rows + vectors * VEC_LANES - 1;
 
     for (int v = 0; v < vectors; v++, rows += VEC_LANES) {
-        for (int lane = 0; lane < VEC_LANES; lane++)
-            widen(view.base, view_index(view, rows[lane]), view.stride, view.count, view.dtype,
+        for (int lane = 0; lane < VEC_LANES; lane++) {
+            const struct row_at *const at = rows + lane;
+            const struct row_at ahead = last - at < FETCH_ROWS ? *last : at[FETCH_ROWS];
+            fetch(view.base, view_index(view, ahead), view.stride, view.count, view.dtype,
+                  FETCH_READ);
+            widen(view.base, view_index(view, *at), view.stride, view.count, view.dtype,
                   row + lane * pitch);
+        }
         transpose_rows(row, view.count, factor, out + v * VEC_LANES, vectors * VEC_LANES);
     }
 }
@@ -251,6 +295,18 @@ KERNEL_INLINE struct hooked hook_score(const struct hook *hook, vec dot, vec slo
     return s;
 }
 
+/* tess_os_score(): what is finite stays finite, since masks are often made of a type's most
+ * negative number. */
+static inline vec in_log2(vec natural)
+{
+    const vec most = vec_set(TESS_MAX_F32);
+    const vec score = vec_mul(natural, vec_set(TESS_LOG2_E));
+    const vec_mask is_finite = vec_less(vec_abs(natural), vec_set(-TESS_NEG_INF));
+    const vec within = vec_min(vec_max(score, vec_sub(vec_set(0.0f), most)), most);
+
+    return vec_select(is_finite, within, score);
+}
+
 /* Of one vector of rows: ALiBi's slope of each, and its distance i + D - j from a column. */
 static inline void load_slopes(const tess_cpu_work *work, const struct row_at *rows, int64_t column,
                                float slope[VEC_LANES], float distance[VEC_LANES])
@@ -307,13 +363,13 @@ KERNEL_INLINE vec_mask is_seen(vec first, vec end, int column)
     return vec_both(vec_less(first, at), vec_less(at, end));
 }
 
-/* ---- the product of scores
- * ------------------------------------------------------------------------- */
+/* ---- the products ---------------------------------------------------------------------------- */
 
-/* score[key * pitch + row] = sum over d of key[d] * query[d][row], for `keys` columns: keys x
- * vectors sums in registers, one pass over d. */
-KERNEL_INLINE void multiply_keys(const float *query, const float *const *key, int64_t head_dim,
-                                 float *score, int64_t pitch, const int vectors, const int keys)
+/* score[key * pitch + row] = sum over d of key[d] * query[d * rows + row], for `keys` columns: keys
+ * x vectors sums in registers, one pass over d. */
+KERNEL_INLINE void multiply_keys(const float *query, int64_t rows, const float *const *key,
+                                 int64_t head_dim, float *score, int64_t pitch, const int vectors,
+                                 const int keys)
 {
     vec sum[MOST_SUMS][MOST_VECTORS];
 
@@ -321,7 +377,7 @@ KERNEL_INLINE void multiply_keys(const float *query, const float *const *key, in
         for (int v = 0; v < vectors; v++)
             sum[i][v] = vec_set(0.0f);
     KERNEL_UNROLL_4
-    for (int64_t d = 0; d < head_dim; d++, query += vectors * VEC_LANES) {
+    for (int64_t d = 0; d < head_dim; d++, query += rows) {
         vec q[MOST_VECTORS];
         for (int v = 0; v < vectors; v++)
             q[v] = vec_load(query + v * VEC_LANES);
@@ -334,6 +390,78 @@ KERNEL_INLINE void multiply_keys(const float *query, const float *const *key, in
     for (int i = 0; i < keys; i++)
         for (int v = 0; v < vectors; v++)
             vec_store(score + i * pitch + v * VEC_LANES, sum[i][v]);
+}
+
+/* The same, without the vectors of rows that see none of these columns. Rows see more columns the
+ * further down they are, so that only leading vectors are left out: `ends` says how many columns of
+ * the tile each of them sees, `column` is where these keys start in it. */
+KERNEL_INLINE void multiply_keys_seen(const float *query, int64_t rows, const float *const *key,
+                                      int64_t head_dim, float *score, int64_t pitch,
+                                      const int *ends, int column, const int vectors,
+                                      const int keys)
+{
+    if (vectors > 3 && column >= ends[2])
+        multiply_keys(query + 3 * VEC_LANES, rows, key, head_dim, score + 3 * VEC_LANES, pitch,
+                      vectors - 3, keys);
+    else if (vectors > 2 && column >= ends[1])
+        multiply_keys(query + 2 * VEC_LANES, rows, key, head_dim, score + 2 * VEC_LANES, pitch,
+                      vectors - 2, keys);
+    else if (vectors > 1 && column >= ends[0])
+        multiply_keys(query + VEC_LANES, rows, key, head_dim, score + VEC_LANES, pitch, vectors - 1,
+                      keys);
+    else
+        multiply_keys(query, rows, key, head_dim, score, pitch, vectors, keys);
+}
+
+/* sum[dim][vector] += value[column][dim] * weight[column][vector] over the columns first ... end -
+ * 1, for the vectors from `skip` on. */
+KERNEL_INLINE void add_values(vec sum[MOST_SUMS][MOST_VECTORS], const float *weight, int64_t pitch,
+                              const float *const *value, int64_t dim, int first, int end,
+                              const int skip, const int vectors, const int dims)
+{
+    weight += first * pitch;
+    KERNEL_UNROLL_4
+    for (int j = first; j < end; j++, weight += pitch) {
+        const float *const at = value[j] + dim;
+        vec w[MOST_VECTORS];
+        for (int v = skip; v < vectors; v++)
+            w[v] = vec_load(weight + v * VEC_LANES);
+        for (int i = 0; i < dims; i++) {
+            const vec x = vec_broadcast(at + i);
+            for (int v = skip; v < vectors; v++)
+                sum[i][v] = vec_fma(x, w[v], sum[i][v]);
+        }
+    }
+}
+
+/* output[dim][row] += sum over a tile's columns of value[column][dim] * weight[column * pitch +
+ * row], for `dims` dims from `dim` on. The tile is summed by itself first: the error of a long row
+ * then grows with the number of tiles, not of columns.
+ *
+ * ends        columns that each vector of rows sees
+ * is_stepped  whether they differ */
+KERNEL_INLINE void multiply_values(const float *weight, int64_t pitch, const float *const *value,
+                                   const int *ends, int64_t dim, float *output, const int vectors,
+                                   const int dims, const int is_stepped)
+{
+    vec sum[MOST_SUMS][MOST_VECTORS];
+
+    for (int i = 0; i < dims; i++)
+        for (int v = 0; v < vectors; v++)
+            sum[i][v] = vec_set(0.0f);
+    add_values(sum, weight, pitch, value, dim, 0, ends[0], 0, vectors, dims);
+    if (is_stepped && vectors > 1)
+        add_values(sum, weight, pitch, value, dim, ends[0], ends[1], 1, vectors, dims);
+    if (is_stepped && vectors > 2)
+        add_values(sum, weight, pitch, value, dim, ends[1], ends[2], 2, vectors, dims);
+    if (is_stepped && vectors > 3)
+        add_values(sum, weight, pitch, value, dim, ends[2], ends[3], 3, vectors, dims);
+    output += dim * vectors * VEC_LANES;
+    for (int i = 0; i < dims; i++)
+        for (int v = 0; v < vectors; v++) {
+            float *const at = output + (i * vectors + v) * VEC_LANES;
+            vec_store(at, vec_add(sum[i][v], vec_load(at)));
+        }
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "backends/cpu/access.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static int64_t index_at(const tess_args *args, const tess_address *array, int64_t i)
 {
@@ -57,8 +58,8 @@ static tess_status check_offsets(const tess_host *host, const char *call, const 
         if (i > 0 && offset - before > bound)
             return tess_fail(host, TESS_INVALID,
                              "%s: %s makes sequence %" PRId64 " %" PRId64
-                             " long; the plan's max_seqlen is %" PRId64,
-                             call, name, i - 1, offset - before, bound);
+                             " long; the plan's varlen.max_seqlen_%c is %" PRId64,
+                             call, name, i - 1, offset - before, name[strlen(name) - 1], bound);
         before = offset;
     }
     return TESS_OK;
@@ -160,7 +161,8 @@ void tess_cpu_resolve(const tess_args *a, const tess_address addresses[TESS_AT_C
     if (is_paged)
         work->pages =
             (const int32_t *)addresses[TESS_AT_PAGE_TABLE].base + sequence * a->page_table_stride;
-    work->o = (char *)addresses[TESS_AT_O].base + o * tess_cpu_element_size(a->o_dtype);
+    if (addresses[TESS_AT_O].base) /* NULL when it has no elements */
+        work->o = (char *)addresses[TESS_AT_O].base + o * tess_cpu_element_size(a->o_dtype);
     if (addresses[TESS_AT_LSE].base)
         work->lse = (float *)addresses[TESS_AT_LSE].base + lse;
     if (a->bias & TESS_BIAS_TENSOR)

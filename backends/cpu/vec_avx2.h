@@ -19,9 +19,13 @@ enum {
     VEC_WIDE_DIMS = 4,
     VEC_SHORT_KEYS = 12, /* the same for a panel of one vector */
     VEC_SHORT_DIMS = 8,
-    VEC_SPREAD = 2,      /* vectors of elements at a time, where the backward pass */
-    VEC_SPREAD_KEYS = 6, /* gathers dK and dV, and columns at a time */
-    VEC_BLOCK_PANELS = 4 /* most wide panels in a block of rows of the backward pass */
+    VEC_SPREAD = 2,       /* vectors of elements at a time, where the backward pass */
+    VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
+    VEC_BLOCK_PANELS = 4, /* most wide panels in a block of rows of the backward pass */
+    VEC_SCATTERED = 512,  /* floats between rows that are better copied than read again and again */
+    VEC_FETCH = 4,        /* rows asked for at a time, of those that come next; 0: none */
+    VEC_DECODE_ROWS = 4,  /* most rows that a decode kernel computes at once, and */
+    VEC_DECODE_TURNED = 6 /* vectors of columns with one or two rows */
 };
 
 static inline vec vec_set(float a)
@@ -141,6 +145,39 @@ static inline void vec_transpose(vec row[VEC_LANES])
         row[i] = _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x20);
         row[i + 4] = _mm256_permute2f128_ps(quad[i], quad[i + 4], 0x31);
     }
+}
+
+/* 4 bytes for each lane, wherever they lie: floats, or pairs of 16-bit elements. */
+static inline vec vec_load_words(const void *at)
+{
+    return _mm256_loadu_ps((const float *)at);
+}
+
+/* Pairs of 16-bit elements, one pair in each lane: the first of every pair, and the second. */
+static inline void vec_split_f16(vec pair, vec *first, vec *second)
+{
+    const __m256i bits = _mm256_castps_si256(pair);
+    const __m256i low = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff));
+    const __m256i both =
+        _mm256_packus_epi32(low, _mm256_srli_epi32(bits, 16)); /* per half: 4 + 4 */
+    const __m256i apart = _mm256_permute4x64_epi64(both, 0xd8);
+    *first = _mm256_cvtph_ps(_mm256_castsi256_si128(apart));
+    *second = _mm256_cvtph_ps(_mm256_extracti128_si256(apart, 1));
+}
+
+static inline void vec_split_bf16(vec pair, vec *first, vec *second)
+{
+    const __m256i bits = _mm256_castps_si256(pair);
+    *first = _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
+    *second = _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_set1_epi32((int)0xffff0000u)));
+}
+
+/* The largest lane; any of them if one is NaN. */
+static inline float vec_largest(vec a)
+{
+    __m128 most = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    most = _mm_max_ps(most, _mm_movehl_ps(most, most));
+    return _mm_cvtss_f32(_mm_max_ss(most, _mm_movehdup_ps(most)));
 }
 
 /* VEC_LANES stored elements of a 16-bit type, widened or rounded to nearest even. */

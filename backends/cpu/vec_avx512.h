@@ -14,14 +14,18 @@ typedef __mmask16 vec_mask;
 enum {
     VEC_LANES = 16,
     VEC_WIDE = 4,        /* vectors of rows in a wide panel */
-    VEC_WIDE_PANELS = 6, /* panels of the tallest tile of rows */
+    VEC_WIDE_PANELS = 8, /* panels of the tallest tile of rows */
     VEC_WIDE_KEYS = 6,   /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 6,
     VEC_SHORT_KEYS = 12, /* the same for a panel of one vector */
     VEC_SHORT_DIMS = 8,
-    VEC_SPREAD = 4,      /* vectors of elements at a time, where the backward pass */
-    VEC_SPREAD_KEYS = 6, /* gathers dK and dV, and columns at a time */
-    VEC_BLOCK_PANELS = 2 /* most wide panels in a block of rows of the backward pass */
+    VEC_SPREAD = 4,       /* vectors of elements at a time, where the backward pass */
+    VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
+    VEC_BLOCK_PANELS = 2, /* most wide panels in a block of rows of the backward pass */
+    VEC_SCATTERED = 512,  /* floats between rows that are better copied than read again and again */
+    VEC_FETCH = 0,        /* rows asked for at a time, of those that come next; 0: none */
+    VEC_DECODE_ROWS = 8,  /* most rows that a decode kernel computes at once, and */
+    VEC_DECODE_TURNED = 3 /* vectors of columns with one or two rows */
 };
 
 static inline vec vec_set(float a)
@@ -146,6 +150,36 @@ static inline void vec_transpose(vec row[VEC_LANES])
         row[8 + i] = _mm512_shuffle_f32x4(a, b, 0xdd);
         row[12 + i] = _mm512_shuffle_f32x4(c, d, 0xdd);
     }
+}
+
+/* 4 bytes for each lane, wherever they lie: floats, or pairs of 16-bit elements. */
+static inline vec vec_load_words(const void *at)
+{
+    return _mm512_loadu_ps((const float *)at);
+}
+
+/* Pairs of 16-bit elements, one pair in each lane: the first of every pair, and the second. */
+static inline void vec_split_f16(vec pair, vec *first, vec *second)
+{
+    static const uint16_t order[32] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
+                                       1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+    const __m512i apart =
+        _mm512_permutexvar_epi16(_mm512_loadu_si512(order), _mm512_castps_si512(pair));
+    *first = _mm512_cvtph_ps(_mm512_castsi512_si256(apart));
+    *second = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(apart, 1));
+}
+
+static inline void vec_split_bf16(vec pair, vec *first, vec *second)
+{
+    const __m512i bits = _mm512_castps_si512(pair);
+    *first = _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+    *second = _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32((int)0xffff0000u)));
+}
+
+/* The largest lane; any of them if one is NaN. */
+static inline float vec_largest(vec a)
+{
+    return _mm512_reduce_max_ps(a);
 }
 
 /* VEC_LANES stored elements of a 16-bit type, widened or rounded to nearest even. */

@@ -19,9 +19,13 @@ enum {
     VEC_WIDE_DIMS = 6,
     VEC_SHORT_KEYS = 12, /* the same for a panel of one vector */
     VEC_SHORT_DIMS = 8,
-    VEC_SPREAD = 4,      /* vectors of elements at a time, where the backward pass */
-    VEC_SPREAD_KEYS = 6, /* gathers dK and dV, and columns at a time */
-    VEC_BLOCK_PANELS = 4 /* most wide panels in a block of rows of the backward pass */
+    VEC_SPREAD = 4,       /* vectors of elements at a time, where the backward pass */
+    VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
+    VEC_BLOCK_PANELS = 4, /* most wide panels in a block of rows of the backward pass */
+    VEC_SCATTERED = 1024, /* floats between rows that are better copied than read again and again */
+    VEC_FETCH = 4,        /* rows asked for at a time, of those that come next; 0: none */
+    VEC_DECODE_ROWS = 8,  /* most rows that a decode kernel computes at once, and */
+    VEC_DECODE_TURNED = 12 /* vectors of columns with one or two rows */
 };
 
 static inline vec vec_set(float a)
@@ -128,6 +132,33 @@ static inline void vec_transpose(vec row[VEC_LANES])
     row[1] = vcombine_f32(vget_low_f32(upper.val[1]), vget_low_f32(lower.val[1]));
     row[2] = vcombine_f32(vget_high_f32(upper.val[0]), vget_high_f32(lower.val[0]));
     row[3] = vcombine_f32(vget_high_f32(upper.val[1]), vget_high_f32(lower.val[1]));
+}
+
+/* 4 bytes for each lane, wherever they lie: floats, or pairs of 16-bit elements. */
+static inline vec vec_load_words(const void *at)
+{
+    return vreinterpretq_f32_u8(vld1q_u8((const uint8_t *)at));
+}
+
+/* Pairs of 16-bit elements, one pair in each lane: the first of every pair, and the second. */
+static inline void vec_split_f16(vec pair, vec *first, vec *second)
+{
+    const uint32x4_t bits = vreinterpretq_u32_f32(pair);
+    *first = vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(bits)));
+    *second = vcvt_f32_f16(vreinterpret_f16_u16(vshrn_n_u32(bits, 16)));
+}
+
+static inline void vec_split_bf16(vec pair, vec *first, vec *second)
+{
+    const uint32x4_t bits = vreinterpretq_u32_f32(pair);
+    *first = vreinterpretq_f32_u32(vshlq_n_u32(bits, 16));
+    *second = vreinterpretq_f32_u32(vandq_u32(bits, vdupq_n_u32(0xffff0000u)));
+}
+
+/* The largest lane; NaN if one is. */
+static inline float vec_largest(vec a)
+{
+    return vmaxvq_f32(a);
 }
 
 /* VEC_LANES stored elements of a 16-bit type, widened or rounded to nearest even. Loads and stores

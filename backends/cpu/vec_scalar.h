@@ -16,9 +16,13 @@ enum {
     VEC_WIDE_DIMS = 4,
     VEC_SHORT_KEYS = 8, /* the same for a panel of one vector */
     VEC_SHORT_DIMS = 8,
-    VEC_SPREAD = 2,      /* vectors of elements at a time, where the backward pass */
-    VEC_SPREAD_KEYS = 4, /* gathers dK and dV, and columns at a time */
-    VEC_BLOCK_PANELS = 4 /* most wide panels in a block of rows of the backward pass */
+    VEC_SPREAD = 2,       /* vectors of elements at a time, where the backward pass */
+    VEC_SPREAD_KEYS = 4,  /* gathers dK and dV, and columns at a time */
+    VEC_BLOCK_PANELS = 4, /* most wide panels in a block of rows of the backward pass */
+    VEC_SCATTERED = 1024, /* floats between rows that are better copied than read again and again */
+    VEC_FETCH = 4,        /* rows asked for at a time, of those that come next; 0: none */
+    VEC_DECODE_ROWS = 4,  /* most rows that a decode kernel computes at once, and */
+    VEC_DECODE_TURNED = 6 /* vectors of columns with one or two rows */
 };
 
 typedef struct vec {
@@ -178,6 +182,44 @@ static inline void vec_transpose(vec row[VEC_LANES])
             row[i].lane[j] = row[j].lane[i];
             row[j].lane[i] = kept;
         }
+}
+
+/* 4 bytes for each lane, wherever they lie: floats, or pairs of 16-bit elements. */
+static inline vec vec_load_words(const void *at)
+{
+    vec r;
+    memcpy(r.lane, at, sizeof r.lane);
+    return r;
+}
+
+/* Pairs of 16-bit elements, one pair in each lane: the first of every pair, and the second. */
+static inline void vec_split_f16(vec pair, vec *first, vec *second)
+{
+    for (int i = 0; i < VEC_LANES; i++) {
+        uint16_t stored[2];
+        memcpy(stored, &pair.lane[i], sizeof stored);
+        first->lane[i] = tess_f32_from_f16(stored[0]);
+        second->lane[i] = tess_f32_from_f16(stored[1]);
+    }
+}
+
+static inline void vec_split_bf16(vec pair, vec *first, vec *second)
+{
+    for (int i = 0; i < VEC_LANES; i++) {
+        uint16_t stored[2];
+        memcpy(stored, &pair.lane[i], sizeof stored);
+        first->lane[i] = tess_f32_from_bf16(stored[0]);
+        second->lane[i] = tess_f32_from_bf16(stored[1]);
+    }
+}
+
+/* The largest lane; any of them if one is NaN. */
+static inline float vec_largest(vec a)
+{
+    float most = a.lane[0];
+    for (int i = 1; i < VEC_LANES; i++)
+        most = a.lane[i] > most ? a.lane[i] : most;
+    return most;
 }
 
 /* VEC_LANES stored elements of a 16-bit type, widened or rounded to nearest even. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """libtessera.so through ctypes, as far as comparing with other libraries needs it."""
 import ctypes as c
+import re
 
 DTYPES = {"f32": 1, "f16": 2, "bf16": 3}
 CAUSAL = 1
@@ -59,11 +60,13 @@ class Library:
             self.lib.tess_context_error(None, text, 8192)
             raise RuntimeError(text.value.decode())
 
-    def plan(self, shapes, dtype, causal, backward=False):
-        """shapes: (batch, seqlen, heads, dim) of q, k, v; (batch, heads, seqlen, dim) in memory."""
+    def plan(self, shapes, dtype, causal, is_by_head, backward=False):
+        """shapes: (batch, seqlen, heads, dim) of q, k, v, o. In memory that is the order too, or
+        (batch, heads, seqlen, dim) where whole heads lie behind each other."""
         desc = AttentionDesc(struct_size=c.sizeof(AttentionDesc), mask=CAUSAL if causal else 0)
         for name, (b, s, h, d) in zip("qkvo", shapes):
-            setattr(desc, name, Layout(b, s, h, d, h * s * d, d, s * d, 1, DTYPES[dtype], 0))
+            row, head = (d, s * d) if is_by_head else (h * d, d)
+            setattr(desc, name, Layout(b, s, h, d, h * s * d, row, head, 1, DTYPES[dtype], 0))
         made = c.c_void_p()
         if backward:
             self.need(self.lib.tess_plan_create_backward(self.device, c.byref(desc), None,
@@ -76,6 +79,11 @@ class Library:
         text = c.create_string_buffer(8192)
         self.lib.tess_plan_describe(plan, text, 8192)
         return text.value.decode()
+
+    def kernel(self, plan):
+        """The kernel's name, which the description gives."""
+        found = re.search(r"\b(?:fwd|bwd)_\w+", self.describe(plan))
+        return found[0] if found else ""
 
     def run(self, plan, kind, **addresses):
         args = kind(struct_size=c.sizeof(kind))

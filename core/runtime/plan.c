@@ -188,6 +188,8 @@ size_t tess_plan_describe(const tess_plan *plan, char *text, size_t size)
         return 0;
     s = &plan->schedule;
     tess_problem_write(&s->problem, &out);
+    if (s->problem.varlen)
+        tess_text_add(&out, "\n  lengths    at most those of the line: each run brings its own");
     tess_text_add(&out, "\n  device     %s (%s)", plan->device->name,
                   plan->device->backend->caps(plan->device->opened)->architecture);
     tess_text_add(&out, "\n  kernel     %s", s->kernel->name);
@@ -195,7 +197,8 @@ size_t tess_plan_describe(const tess_plan *plan, char *text, size_t size)
                   (int64_t)s->args.tile_rows, (int64_t)s->args.tile_columns);
     write_schedule(s, &out);
     tess_text_add(&out, "\n  workspace  %zu bytes", s->workspace_size);
-    tess_text_add(&out, "\n  cost       %.4g flops, %.4g bytes", s->cost.flops, s->cost.bytes);
+    tess_text_add(&out, "\n  cost       %s%.4g flops, %.4g bytes",
+                  s->problem.varlen ? "at most " : "", s->cost.flops, s->cost.bytes);
     if (plan->candidate_count > 1) {
         tess_text_add(&out, "\n  not taken");
         tess_select_write(plan->candidates, plan->candidate_count, &out);

@@ -3,9 +3,10 @@
 """Compares the public headers with the lists of what was promised, both ways.
 
 Usage: lists.py --include DIRECTORY --symbols symbols.txt --interface interface.def
+                --manual tessera.3
 
-Functions marked TESS_API must be in symbols.txt, members of structs and enumerators in
-interface.def; nothing else may be in either. Values are the business of layout.c.
+Functions marked TESS_API must be in symbols.txt and in the manual, members of structs and
+enumerators in interface.def; nothing else may be in any. Values are the business of layout.c.
 """
 import argparse
 import pathlib
@@ -51,6 +52,7 @@ def main():
     parser.add_argument("--include", type=pathlib.Path, required=True)
     parser.add_argument("--symbols", type=pathlib.Path, required=True)
     parser.add_argument("--interface", type=pathlib.Path, required=True)
+    parser.add_argument("--manual", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
 
     headers = [code_of(path) for path in sorted((arguments.include / "tessera").glob("*.h"))]
@@ -62,8 +64,11 @@ def main():
                         in re.findall(r"^MEMBER\((\w+), (\w+),", interface, flags=re.MULTILINE)]
     recorded_constants = re.findall(r"^CONSTANT\((\w+),", interface, flags=re.MULTILINE)
 
+    manual = set(re.findall(r"\bFn (tess_\w+)", arguments.manual.read_text("utf-8")))
+
     is_same = [
         compare("function", functions, symbols, arguments.symbols.name),
+        compare("function", functions, sorted(manual), arguments.manual.name),
         compare("member", members, recorded_members, arguments.interface.name),
         compare("constant", constants, recorded_constants, arguments.interface.name),
     ]

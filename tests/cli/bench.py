@@ -58,6 +58,14 @@ class Bench(support.Case):
                               code=(UNAVAILABLE, BROKEN, USAGE))
         self.assertIn("none.so", result.err)
 
+    def test_threads(self):
+        rows = self.bench(self.LINE, "--threads", "1,2")
+        self.assertEqual([1, 2], [row["threads"] for row in rows])
+        self.assertEqual(["1 thread", "2 threads"], [row["candidate"] for row in rows])
+        self.refused("bench", self.LINE, "--threads", "0", says="takes 1 and more")
+        self.refused("bench", self.LINE, "--threads", "two", says="two")
+        self.refused("bench", self.LINE, "--threads", "1", "--kernel", "*", says="exclude")
+
     def test_kernels(self):
         rows = self.bench(self.LINE, "--kernel", "fwd_*")
         self.assertEqual(sorted(self.kernels_for(self.LINE)),

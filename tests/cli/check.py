@@ -2,7 +2,7 @@
 """tessera check: verdicts, lists, random problems, and mistakes made on purpose."""
 
 import support
-from support import DIFFERS, OK, UNAVAILABLE
+from support import BROKEN, DIFFERS, OK, UNAVAILABLE, USAGE
 
 RESULT_KEYS = {"problem", "verdict", "kernel", "share_of_budget", "largest_error", "text"}
 SUMMARY = r"(?m)^(\d+) passed, (\d+) failed, (\d+) refused, (\d+) skipped$"
@@ -96,6 +96,26 @@ class Check(support.Case):
         self.assertRegex(result.out, SUMMARY)
         self.assertIn("head_dim 5000 is above", result.out)
 
+    def test_invalid(self):
+        # Nothing is broken but the line: no smaller one is looked for, and the status says so.
+        for line, says in [("fwd b1 hq3 hk2 q4 d8 f32", "q.heads is 3"),
+                           ("fwd b1 hq2 q4 d8 f32 fill=foo", "fill=foo is no fill")]:
+            text = self.tessera("check", line, code=USAGE).out
+            self.assertTrue(text.startswith("INVALID "), text)
+            self.assertIn(says, text)
+            self.assertNotIn("smaller:", text)
+            self.assertTrue(text.endswith("0 passed, 0 failed, 0 refused, 0 skipped, 1 invalid\n"))
+            document = self.tessera("check", line, self.LINE, "--json", code=USAGE).json()
+            self.assertEqual((1, 0, 1), tuple(document[key] for key in
+                                              ("passed", "failed", "invalid")))
+            self.assertEqual("invalid", document["results"][0]["verdict"])
+
+    def test_out_of_memory(self):
+        line = "fwd b1000 hq2000 q40000 k40000 d256 f32"
+        for verb in "check", "bench":
+            result = self.tessera(verb, line, code=BROKEN)
+            self.assertIn("no memory for the tensors: they need", result.out + result.err)
+
     def test_sabotage_any_is_caught(self):
         result = self.tessera("check", "--random", "25", "--sabotage", "any", code=DIFFERS)
         self.assertRegex(result.out, r"(?m)^sabotage: [1-9]\d* caught, 0 missed, \d+ could not")
@@ -108,6 +128,7 @@ class Check(support.Case):
     def test_each_mode(self):
         modes = self.tessera("check", "--sabotage", "list").out.split()
         self.assertIn("drop-last-tile", modes)
+        self.assertEqual(modes, self.tessera("check", "--sabotage", "list", "--json").json())
         # Between them these lines have something for every mode.
         lines = ["fwd b2 hq4 hk2 q70 k90 d32 f32 causal softcap=4 alibi sink bias layout=strided",
                  "fwd hq4 d16 f32 lensq=0,30 lensk=9,40 gap=3",

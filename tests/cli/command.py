@@ -17,6 +17,9 @@ class Command(support.Case):
         for verb in VERBS:
             self.assertRegex(text, rf"(?m)^  {verb} ")
         self.assertEqual(text, self.tessera("help").out)
+        document = self.tessera("help", "--json").json()
+        self.assertEqual(VERBS, [verb["name"] for verb in document["verbs"]])
+        self.assertRegex(document["version"], r"^\d+\.\d+\.\d+$")
 
     def test_help_of_each_verb(self):
         for verb in VERBS:

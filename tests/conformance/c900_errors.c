@@ -170,8 +170,7 @@ static tess_status run(fixture *f)
     return tess_plan_run_forward(f->plan, f->queue, &f->args);
 }
 
-/* ---- What the table makes wrong
- * ------------------------------------------------------------------ */
+/* ---- What the table makes wrong -------------------------------------------------------------- */
 
 static tess_in out(tess_out where)
 {
@@ -227,8 +226,7 @@ static int32_t *table(fixture *f, int64_t sequence, int64_t page)
     return element(f, TESS_CASE_TABLE, sequence, page);
 }
 
-/* ---- The table: its lines, by their number in the file
- * ------------------------------------------- */
+/* ---- The table: its lines, by their number in the file --------------------------------------- */
 
 typedef struct refusal {
     int line;
@@ -266,8 +264,7 @@ static void apply(fixture *f, int line)
     }
 }
 
-/* ---- Tests
- * ----------------------------------------------------------------------------------------- */
+/* ---- Tests ----------------------------------------------------------------------------------- */
 
 static void refuse_all_of(kind of_kind)
 {
@@ -469,8 +466,7 @@ static void empty_tensors_may_be_null(void **state)
     }
 }
 
-/* ---- Every option changes the result
- * -------------------------------------------------------------- */
+/* ---- Every option changes the result --------------------------------------------------------- */
 
 /* Largest difference of O between a path and the same path with an option more. */
 static double effect_of(const char *path, const char *option)

@@ -80,14 +80,15 @@ def check_files(package):
     include = package.arguments.source / "include" / "tessera"
     wanted = {f"include/tessera/{path.name}" for path in include.glob("*.h")}
     libdir = package.arguments.libdir
-    wanted |= {f"{libdir}/pkgconfig/tessera.pc", f"{libdir}/cmake/tessera/tessera-config.cmake",
+    wanted |= {"share/man/man1/tessera.1", "share/man/man3/tessera.3",
+               f"{libdir}/pkgconfig/tessera.pc", f"{libdir}/cmake/tessera/tessera-config.cmake",
                f"{libdir}/cmake/tessera/tessera-config-version.cmake"}
     if package.has("static"):
         wanted.add(f"{libdir}/libtessera.a")
     if package.has("shared"):
         wanted |= {f"{libdir}/libtessera.so{end}"
                    for end in ("", "." + version.split(".")[0], "." + version)}
-    optional = {"bin/tessera", "share/man/man1/tessera.1", "share/man/man3/tessera.3"}
+    optional = {"bin/tessera"}
     lists = r"share/tessera/\w+/\w+\.problems"
 
     seen = {str(path.relative_to(package.prefix)) for path in package.root.rglob("*")
@@ -124,6 +125,21 @@ def check_pkg_config(package):
         run([*package.arguments.compiler, "-std=c11", "-Wall", "-Wextra", "-Werror",
              package.example, "-o", program, *flags])
         package.check_program(program)
+    check_build_folder(package)
+
+
+def check_build_folder(package):
+    """The library where it was built, for programs that do not wait for its installation."""
+    build = package.arguments.build.resolve()
+    environment = {"PKG_CONFIG_PATH": str(build / "meson-uninstalled")}
+    program = package.root / "in_the_build_folder"
+
+    if not package.has("shared"):
+        return
+    flags = run(["pkg-config", "--cflags", "--libs", "tessera"], environment).split()
+    run([*package.arguments.compiler, "-std=c11", package.example, "-o", program, *flags,
+         f"-Wl,-rpath,{build}"])
+    package.check_program(program)
 
 
 def check_cmake(package):

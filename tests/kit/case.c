@@ -75,6 +75,17 @@ void tess_case_column_place(const tess_case *c, int64_t sequence, int64_t column
 
 /* ---- Tensors --------------------------------------------------------------------------------- */
 
+/* Whether the memory of one more tensor is there. Systems hand out more than they have and kill
+ * whoever touches it, so that asking for it says nothing. */
+static bool has_room(tess_case *c, int kind, const tess_layout *extents, double elements)
+{
+    if (kind == TESS_LAYOUT_SPARSE)
+        elements = (double)extents->batch * (double)extents->seqlen * (double)extents->heads *
+                   (double)extents->head_dim;
+    c->touched += elements * (double)tess_dtype_size(extents->dtype);
+    return c->touched <= c->room;
+}
+
 /* Allocates a tensor of these extents. */
 static bool make_tensor(tess_case *c, int which, int kind, tess_layout extents, bool is_output)
 {
@@ -89,7 +100,8 @@ static bool make_tensor(tess_case *c, int which, int kind, tess_layout extents, 
     t->origin = drawn.origin;
     t->element_size = tess_dtype_size(extents.dtype);
     t->is_folded = tess_random_once_in(&random, 2);
-    if (!tess_buffer_make((size_t)drawn.elements * t->element_size, &t->buffer))
+    if (!has_room(c, kind, &extents, (double)drawn.elements) ||
+        !tess_buffer_make((size_t)drawn.elements * t->element_size, &t->buffer))
         return false;
     t->buffer.is_sparse = kind == TESS_LAYOUT_SPARSE && t->buffer.size > SPARSE_SIZE;
     return true;
@@ -719,13 +731,16 @@ static bool make(const tess_line *line, const bool plain[2], tess_case *out, tes
     out->line = *line;
     out->is_plain = plain[0];
     out->from_lse = plain[1];
+    out->room = tess_memory_available();
     if (!tess_fill_make(&out->line, &fill, why))
         return false;
     describe(out);
     if (!make_varlen(out, &rows, &columns) || !make_paging(out) ||
         !make_operands(out, &fill, rows, columns) || !make_outputs(out) || !make_bias(out, &fill) ||
         !make_gradients(out, &fill)) {
-        tess_text_add(why, "no memory for the tensors");
+        tess_text_add(why,
+                      "no memory for the tensors: they need %.3g bytes at least, %.3g are free",
+                      out->touched, out->room);
         return false;
     }
     tess_case_prefill(out);

@@ -59,7 +59,8 @@ typedef struct tess_case {
     int64_t pages; /* of the pool */
     bool is_plain; /* tess_case_make_plain(), and what it was told */
     bool from_lse;
-    bool is_on_host; /* the device it was uploaded to reads host memory: there are no copies */
+    double touched, room; /* bytes of all tensors so far, and those there were to begin with */
+    bool is_on_host;      /* the device it was uploaded to reads host memory: there are no copies */
     tess_tensor tensor[TESS_CASE_TENSORS];
 } tess_case;
 

@@ -68,8 +68,10 @@ static void note_kernel(checking *k)
     free(text);
 }
 
-static tess_check_verdict verdict_of(tess_status status)
+/* The verdict on a problem that a call did not take. */
+static tess_check_verdict stop(checking *k, tess_status status)
 {
+    k->report->status = status;
     return status == TESS_UNSUPPORTED ? TESS_CHECK_REFUSED
            : status == TESS_NO_MEMORY ? TESS_CHECK_SKIP
                                       : TESS_CHECK_FAIL;
@@ -84,7 +86,7 @@ static tess_check_verdict make_plan(checking *k)
 
     if (status != TESS_OK) {
         add_error(k, tess_status_name(status));
-        return verdict_of(status);
+        return stop(k, status);
     }
     note_kernel(k);
     k->report->workspace_size = tess_plan_workspace_size(k->plan);
@@ -121,7 +123,7 @@ static tess_check_verdict prepare(checking *k, const tess_line *line)
     tess_check_verdict verdict;
 
     if (!tess_case_make(line, &k->c, &k->text))
-        return k->c.desc.struct_size ? TESS_CHECK_SKIP : TESS_CHECK_FAIL;
+        return stop(k, k->c.desc.struct_size ? TESS_NO_MEMORY : TESS_INVALID);
     verdict = make_plan(k);
     if (verdict != TESS_CHECK_PASS)
         return verdict;
@@ -131,7 +133,7 @@ static tess_check_verdict prepare(checking *k, const tess_line *line)
     }
     if (!tess_case_upload(&k->c, k->device, k->queue, &k->text))
         return TESS_CHECK_SKIP;
-    return make_workspace(k) ? TESS_CHECK_PASS : TESS_CHECK_SKIP;
+    return make_workspace(k) ? TESS_CHECK_PASS : stop(k, TESS_NO_MEMORY);
 }
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
@@ -347,7 +349,7 @@ static tess_check_verdict compare(checking *k)
     tess_check_verdict verdict;
 
     if (is_backward ? !ask_oracle_backward(k) : !ask_oracle(k))
-        return TESS_CHECK_SKIP;
+        return stop(k, TESS_NO_MEMORY);
     k->report->oracle_seconds = now() - start;
     k->report->rows_known = is_backward ? k->gradients.known : k->oracle.known;
     verdict = falsify(k);
@@ -372,7 +374,7 @@ static tess_check_verdict check(checking *k, const tess_line *line)
     if (line->backward)
         status = tess_case_run_forward(&k->c, k->device, k->queue, &k->text);
     if (status != TESS_OK)
-        return verdict_of(status);
+        return stop(k, status);
     if (!run(k, true, true))
         return TESS_CHECK_FAIL;
     keep_all(k);

@@ -30,6 +30,7 @@ enum { TESS_REPORT_SIZE = 8192, TESS_REPORT_KERNEL = 96 };
 
 typedef struct tess_check_report {
     tess_check_verdict verdict;
+    tess_status status; /* what stood in the way: TESS_INVALID when the line itself is wrong */
     tess_comparison comparison;
     double seconds; /* of the last run, waited for */
     double oracle_seconds;

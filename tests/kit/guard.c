@@ -4,6 +4,8 @@
 
 #include "tests/kit/random.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -53,6 +55,22 @@ void tess_buffer_free(tess_buffer *buffer)
     if (buffer->region)
         munmap(buffer->region, buffer->region_size);
     memset(buffer, 0, sizeof *buffer);
+}
+
+double tess_memory_available(void)
+{
+    FILE *const file = fopen("/proc/meminfo", "r");
+    unsigned long long kibibytes;
+    double bytes = (double)INFINITY;
+    char line[128];
+
+    if (!file)
+        return bytes;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kibibytes) == 1)
+            bytes = 1024.0 * (double)kibibytes;
+    fclose(file);
+    return bytes;
 }
 
 bool tess_buffer_is_intact(const tess_buffer *buffer)

@@ -26,6 +26,10 @@ typedef struct tess_buffer {
 bool tess_buffer_make(size_t size, tess_buffer *out);
 void tess_buffer_free(tess_buffer *buffer);
 
+/* Bytes that can be touched before the system kills processes for want of memory, about; infinity
+ * where it does not tell. */
+double tess_memory_available(void);
+
 /* Whether every canary still stands. */
 bool tess_buffer_is_intact(const tess_buffer *buffer);
 

@@ -14,8 +14,7 @@ static void each_backend(void (*check)(const tess_backend *backend))
         check(table[i]);
 }
 
-/* ---- Entries
- * ---------------------------------------------------------------------------------------- */
+/* ---- Entries --------------------------------------------------------------------------------- */
 
 static void check_entries(const tess_backend *b)
 {
@@ -51,8 +50,7 @@ static void every_required_entry_is_there(void **state)
     each_backend(check_entries);
 }
 
-/* ---- Kernel records
- * --------------------------------------------------------------------------------- */
+/* ---- Kernel records -------------------------------------------------------------------------- */
 
 /* The next word of a name that is cut at underscores; false past the end. */
 static bool next_word(const char **name, char word[32])
@@ -165,8 +163,7 @@ static void the_cpu_has_a_kernel_without_conditions(void **state)
     assert_true(unconditional >= 1);
 }
 
-/* ---- Devices, memory and queues
- * ----------------------------------------------------------------------- */
+/* ---- Devices, memory and queues -------------------------------------------------------------- */
 
 typedef struct subject {
     tally memory;

@@ -164,8 +164,7 @@ static void only_outputs_may_not_overlap(void **state)
     }
 }
 
-/* ---- The workspace
- * ------------------------------------------------------------------------------------- */
+/* ---- The workspace --------------------------------------------------------------------------- */
 
 static tess_status workspace(fixture *f, void *base, int64_t offset, size_t size)
 {

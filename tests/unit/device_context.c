@@ -13,8 +13,7 @@ static void take_memory(void *user, void *memory, size_t size)
     tally_release(user, memory, size);
 }
 
-/* ---- Refusals, a line each
- * --------------------------------------------------------------------------- */
+/* ---- Refusals, a line each ------------------------------------------------------------------- */
 
 static char too_long[TESS_ENV_SIZE + 1];
 
@@ -93,8 +92,7 @@ static void a_wrong_variable_makes_no_context(void **state)
     }
 }
 
-/* ---- Who has the last word
- * ------------------------------------------------------------------------ */
+/* ---- Who has the last word ------------------------------------------------------------------- */
 
 static void the_program_has_the_last_word(void **state)
 {
@@ -158,8 +156,7 @@ static void a_failure_is_logged_as_it_is_kept(void **state)
     tess_context_destroy(context);
 }
 
-/* ---- Texts of contexts that are gone
- * --------------------------------------------------------------- */
+/* ---- Texts of contexts that are gone --------------------------------------------------------- */
 
 /* An allocator with one place for everything: contexts follow each other at one address. */
 static void *one_place(void *user, size_t size, size_t alignment)
@@ -215,8 +212,7 @@ static void a_text_belongs_to_its_context(void **state)
     tess_context_destroy(NULL);
 }
 
-/* ---- Small words
- * ------------------------------------------------------------------------------------ */
+/* ---- Small words ----------------------------------------------------------------------------- */
 
 static void names_of_statuses_and_types(void **state)
 {

@@ -7,8 +7,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* ---- Two made-up backends
- * ------------------------------------------------------------------------ */
+/* ---- Two made-up backends -------------------------------------------------------------------- */
 
 enum { MOST_DEVICES = 3 };
 
@@ -127,8 +126,7 @@ const tess_backend *const *tess_registry(size_t *out_count)
     return table;
 }
 
-/* ---- A context of a list and an environment
- * -------------------------------------------------------- */
+/* ---- A context of a list and an environment -------------------------------------------------- */
 
 static tess_context *context_of(const char *list)
 {
@@ -175,8 +173,7 @@ static const char *list_of(tess_context *context)
     return names;
 }
 
-/* ---- Tests
- * ----------------------------------------------------------------------------------------- */
+/* ---- Tests ----------------------------------------------------------------------------------- */
 
 static void without_a_wish_the_best_that_opens_is_taken(void **state)
 {
@@ -398,8 +395,7 @@ static void memory_is_not_a_reason_to_take_another(void **state)
     tess_context_destroy(context);
 }
 
-/* ---- Opening from several threads
- * ------------------------------------------------------------------ */
+/* ---- Opening from several threads ------------------------------------------------------------ */
 
 typedef struct opener {
     pthread_barrier_t *start;
@@ -444,8 +440,7 @@ static void threads_that_open_one_device_get_the_same(void **state)
     pthread_barrier_destroy(&start);
 }
 
-/* ---- The log is never called under a lock
- * ---------------------------------------------------------- */
+/* ---- The log is never called under a lock ---------------------------------------------------- */
 
 static tess_context *watched;
 static int lines_seen;

@@ -66,8 +66,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- Refusals
- * -------------------------------------------------------------------------------------- */
+/* ---- Refusals -------------------------------------------------------------------------------- */
 
 static const struct {
     int line;
@@ -143,8 +142,7 @@ static void what_is_missing_or_too_new_is_named(void **state)
                    call, "args has a member set at byte", "a new member");
 }
 
-/* ---- What is exact
- * ----------------------------------------------------------------------------------- */
+/* ---- What is exact --------------------------------------------------------------------------- */
 
 /* Merges `parts` parts of one row of one dimension. */
 static void merge_row(fixture *f, int parts, const float *o, const float *lse, float *out_o,
@@ -222,8 +220,7 @@ static void one_part_is_copied(void **state)
         assert_true(fabsf(f->m.lse[i] - f->m.lse_part[i]) <= 1e-7f);
 }
 
-/* ---- Against double precision, many parts, every grouping
- * --------------------------------------------- */
+/* ---- Against double precision, many parts, every grouping ------------------------------------ */
 
 enum { MANY = 300, WIDTH = 7 };
 
@@ -336,8 +333,7 @@ static void no_order_matters(void **state)
     assert_true(fabsf(lse_a - lse_b) < 1e-4f);
 }
 
-/* ---- Types and strides
- * -------------------------------------------------------------------------------- */
+/* ---- Types and strides ----------------------------------------------------------------------- */
 
 static void sixteen_bits_are_read_and_rounded_once(void **state)
 {

@@ -37,8 +37,7 @@ static tess_plan *plan_of(const world *w, const tess_attention_desc *desc)
     return plan;
 }
 
-/* ---- Describing
- * ------------------------------------------------------------------------------------ */
+/* ---- Describing ------------------------------------------------------------------------------ */
 
 static void a_plan_describes_itself(void **state)
 {
@@ -61,6 +60,29 @@ static void a_plan_describes_itself(void **state)
     if (!holds_pieces(text, pieces))
         fail_msg("\"%s\" lacks one of %s", text, pieces);
     tess_plan_destroy(plan);
+    world_close(&w);
+}
+
+/* Lengths that come with each run are bounds until then, and so is the cost. */
+static void a_plan_tells_bounds_from_lengths(void **state)
+{
+    const tess_varlen varlen = {TESS_STRUCT(tess_varlen), .sequences = 2,
+                                .present = TESS_VARLEN_SEQUSED_K, .index_dtype = TESS_I32};
+    tess_attention_desc desc = small_desc();
+    char text[4096];
+    world w;
+
+    (void)state;
+    world_open(&w, 1);
+    for (int known = 1; known >= 0; known--) {
+        desc.varlen = known ? NULL : &varlen;
+        tess_plan *const plan = plan_of(&w, &desc);
+
+        tess_plan_describe(plan, text, sizeof text);
+        assert_int_equal(strstr(text, "\n  lengths    at most those of the line") == NULL, known);
+        assert_int_equal(strstr(text, "\n  cost       at most ") == NULL, known);
+        tess_plan_destroy(plan);
+    }
     world_close(&w);
 }
 
@@ -95,8 +117,8 @@ static void a_description_is_cut_to_fit(void **state)
     world_close(&w);
 }
 
-/* ---- The environment
- * ------------------------------------------------------------------------------- */
+/* ---- The environment ---------------------------------------------------------------------------
+ */
 
 /* A world made under one setting. */
 static void world_with(world *w, const char *name, const char *value)
@@ -189,8 +211,7 @@ static void splits_and_determinism_fill_what_is_open(void **state)
     world_close(&w);
 }
 
-/* ---- Traces
- * ------------------------------------------------------------------------------------------ */
+/* ---- Traces ---------------------------------------------------------------------------------- */
 
 typedef struct lines {
     char text[32][1200];
@@ -247,8 +268,7 @@ static void traces_name_the_problem_ready_to_be_pasted(void **state)
     tess_context_destroy(w.context);
 }
 
-/* ---- Running
- * ------------------------------------------------------------------------------------------ */
+/* ---- Running --------------------------------------------------------------------------------- */
 
 static void one_plan_runs_on_any_data_and_leaves_inputs_alone(void **state)
 {
@@ -345,8 +365,7 @@ static void a_run_with_a_workspace_allocates_nothing(void **state)
     world_close(&w);
 }
 
-/* ---- Memory grows with the length, not with its square
- * ------------------------------------------------ */
+/* ---- Memory grows with the length, not with its square --------------------------------------- */
 
 typedef struct long_problem {
     tess_attention_desc desc;
@@ -413,6 +432,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_describes_itself),
+        cmocka_unit_test(a_plan_tells_bounds_from_lengths),
         cmocka_unit_test(a_description_is_cut_to_fit),
         cmocka_unit_test(a_pattern_of_kernels_is_obeyed_or_refused),
         cmocka_unit_test(an_instruction_set_is_a_ceiling),

@@ -123,8 +123,7 @@ static tess_program *programmed(fixture *f)
     return &f->program;
 }
 
-/* ---- The table: its lines, by their number in the file
- * ------------------------------------------- */
+/* ---- The table: its lines, by their number in the file --------------------------------------- */
 
 typedef struct refusal {
     int line;
@@ -174,8 +173,7 @@ static const char *name_of(const refusal *r)
     return name;
 }
 
-/* ---- Tests
- * --------------------------------------------------------------------------------------- */
+/* ---- Tests ----------------------------------------------------------------------------------- */
 
 static void nothing_is_planned(void **state)
 {

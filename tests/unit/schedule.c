@@ -188,8 +188,7 @@ static void few_rows_are_split_unless_bits_must_not_depend_on_it(void **state)
         assert_int_equal(schedule_of(&p, units, 1).args.splits, 1);
 }
 
-/* ---- The workspace
- * ------------------------------------------------------------------------------- */
+/* ---- The workspace --------------------------------------------------------------------------- */
 
 typedef struct region {
     int64_t first, end;
@@ -304,8 +303,7 @@ static void only_rows_count_in_the_workspace(void **state)
                      schedule_of(&many, 1, 4).workspace_size);
 }
 
-/* ---- Products that leave 64 bits
- * ----------------------------------------------------------------- */
+/* ---- Products that leave 64 bits ------------------------------------------------------------- */
 
 static void assert_too_large(const tess_problem *problem, int32_t workers, const char *pieces)
 {

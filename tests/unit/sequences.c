@@ -9,8 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- Memory that ends at a wall
- * ---------------------------------------------------------------------- */
+/* ---- Memory that ends at a wall -------------------------------------------------------------- */
 
 typedef struct walled {
     char *map, *data;
@@ -40,8 +39,7 @@ static void walled_free(walled *w)
     munmap(w->map, w->size);
 }
 
-/* ---- One sequence
- * -------------------------------------------------------------------------------------- */
+/* ---- One sequence ---------------------------------------------------------------------------- */
 
 static tess_args args_of(uint32_t varlen, int64_t sequences)
 {
@@ -200,8 +198,7 @@ static void nothing_is_read_behind_the_arrays(void **state)
     walled_free(&pages_wall);
 }
 
-/* ---- Gaps between sequences
- * ----------------------------------------------------------------------------- */
+/* ---- Gaps between sequences ------------------------------------------------------------------ */
 
 /* Starts 0, 4, 8; lengths 3, 2, 4; what lies between is NaN and stays as it is. */
 static void gap_rows_are_neither_read_nor_written(void **state)
@@ -272,8 +269,7 @@ static void gap_rows_are_neither_read_nor_written(void **state)
     world_close(&w);
 }
 
-/* ---- Very many sequences
- * ------------------------------------------------------------------------------- */
+/* ---- Very many sequences --------------------------------------------------------------------- */
 
 /* A batch of one head, dense or packed. */
 typedef struct crowd {
@@ -384,8 +380,7 @@ static void more_sequences_than_sixteen_bits(void **state)
     check_crowd(80000, 16, 16, 0);
 }
 
-/* ---- A packed batch and its sequences alone
- * ------------------------------------------------------------- */
+/* ---- A packed batch and its sequences alone -------------------------------------------------- */
 
 /* Kernels for short and for long problems lie between these lengths: whichever is chosen, the bits
  * of a sequence are its own. */

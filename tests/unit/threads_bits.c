@@ -95,8 +95,7 @@ static float *alone(const problem *p)
     return outputs;
 }
 
-/* ---- Numbers of threads
- * --------------------------------------------------------------------------------- */
+/* ---- Numbers of threads ---------------------------------------------------------------------- */
 
 static void check_thread_counts(int64_t batch, int64_t rows, int64_t columns, int64_t splits)
 {
@@ -136,8 +135,7 @@ static void no_number_of_threads_changes_a_bit(void **state)
     check_thread_counts(40, 3, 200, 2);
 }
 
-/* ---- Callers at once
- * ------------------------------------------------------------------------------------- */
+/* ---- Callers at once ------------------------------------------------------------------------- */
 
 typedef struct caller {
     const problem *p;
@@ -266,9 +264,7 @@ static void a_callers_own_region_gets_the_same_bits(void **state)
 }
 #endif
 
-/* ---- Forks
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- Forks ----------------------------------------------------------------------------------- */
 
 /* Whether a forked child, which ends by itself within ten seconds, gets the wanted bits. */
 static bool child_gets(const problem *p, const tess_plan *plan, tess_queue *queue,
