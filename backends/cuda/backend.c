@@ -7,6 +7,7 @@
 
 enum {
 #define TESS_GPU_KERNEL TESS_GPU_PLACE
+#include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
     KERNELS
@@ -14,6 +15,9 @@ enum {
 
 static const tess_gpu_kernel kernels[] = {
 #define TESS_GPU_KERNEL TESS_GPU_ENTRY
+#define SOURCE "matrix"
+#include "backends/cuda/kernels/matrix.def"
+#undef SOURCE
 #define SOURCE "simt"
 #include "backends/gpu/simt.def"
 #undef SOURCE
@@ -62,11 +66,20 @@ static tess_refusal accept(const tess_kernel *kernel, const tess_problem *proble
     return tess_gpu_accept(&vendor, problem);
 }
 
+static tess_refusal accept_matrix(const tess_kernel *kernel, const tess_problem *problem,
+                                  const tess_caps *caps)
+{
+    return tess_gpu_accept_matrix(&vendor, kernel, problem, caps);
+}
+
 static const tess_kernel records[] = {
 #define TESS_GPU_KERNEL TESS_GPU_RECORD
 #define TABLE kernels
 #define ACCEPT accept
 #include "backends/gpu/simt.def"
+#undef ACCEPT
+#define ACCEPT accept_matrix
+#include "backends/cuda/kernels/matrix.def"
 #undef TESS_GPU_KERNEL
 };
 

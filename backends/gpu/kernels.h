@@ -95,6 +95,12 @@ typedef enum tess_gpu_role {
  * dynamic_shared_bytes  0: all shared memory is static
  * most_rows folded rows it is for at most, 0: any
  * priority  among those that accept, the largest wins; per role */
+/* Matrix kernels are written for waves of this size. Scores of a plain one are scale x dot, with a
+ * scale that keeps their order and whose product with log2 e is an ordinary number. */
+#define TESS_MATRIX_LANES 32
+#define TESS_LEAST_PLAIN_SCALE 1e-30f
+#define TESS_MOST_PLAIN_SCALE 1e30f
+
 #define TESS_GPU_F32 (1u << 1)
 #define TESS_GPU_F16 (1u << 2)
 #define TESS_GPU_BF16 (1u << 3)

@@ -92,6 +92,20 @@ void tess_refusal_write(const tess_refusal *refusal, const tess_kernel *kernel, 
         tess_text_add(out_text, "gradient bits 0x%" PRIx64 " asked for, 0x%" PRIx64 " offered",
                       (uint64_t)refusal->seen, (uint64_t)refusal->limit);
         break;
+    case TESS_REFUSED_SCORES:
+        tess_text_add(out_text, "takes plain scores only: a scale above 0, and no softcap, ALiBi "
+                                "or bias");
+        break;
+    case TESS_REFUSED_WAVE:
+        tess_text_add(out_text, "needs waves of %" PRId64 " lanes, not %" PRId64, refusal->limit,
+                      refusal->seen);
+        break;
+    case TESS_REFUSED_SHARED:
+        tess_text_add(out_text,
+                      "needs %" PRId64 " bytes of shared memory for a block; the device has "
+                      "%" PRId64,
+                      refusal->limit, refusal->seen);
+        break;
     case TESS_REFUSED_NAME:
         tess_text_add(out_text, "TESSERA_KERNEL does not name it");
         break;

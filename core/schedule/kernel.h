@@ -20,6 +20,9 @@ typedef enum tess_refusal_code {
     TESS_REFUSED_PROGRAM,  /* custom score or mask */
     TESS_REFUSED_PAGING,   /* seen: the page size */
     TESS_REFUSED_GRADIENT, /* seen: gradient bits asked for, limit: those offered */
+    TESS_REFUSED_SCORES,   /* scores that are more than scale x dot */
+    TESS_REFUSED_WAVE,     /* seen: lanes of a wave of the device, limit: the kernel's */
+    TESS_REFUSED_SHARED,   /* seen: bytes of shared memory of the device, limit: needed */
     TESS_REFUSED_NAME,     /* TESSERA_KERNEL names others */
     TESS_REFUSED_OUTRANKED /* it would take it; another is preferred */
 } tess_refusal_code;

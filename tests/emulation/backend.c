@@ -16,7 +16,7 @@
  * driver is the library's own. The driver below is as short as it can be, for the drivers that
  * answer with errors are in tests/fakes. */
 
-enum { DEVICES = 2, UNITS = 3, MOST_SHARED = 64 * 1024 };
+enum { DEVICES = 2, UNITS = 3, MOST_SHARED = 227 * 1024 };
 
 /* Error numbers of this driver. */
 enum { FAILED = 999 };
@@ -25,6 +25,7 @@ enum { FAILED = 999 };
  */
 
 #define TESS_GPU_KERNEL(name, ...) void name(const void *arguments);
+#include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
 
@@ -36,6 +37,7 @@ typedef struct emulated_function {
 
 static const emulated_function functions[] = {
 #define TESS_GPU_KERNEL(name, ...) {#name, name},
+#include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
 };
@@ -391,12 +393,14 @@ static const int attributes[TESS_GPU_ATTRIBUTES] = {[TESS_GPU_UNITS] = TESS_GPU_
 #define SOURCE "simt"
 static const tess_gpu_kernel kernel_table[] = {
 #define TESS_GPU_KERNEL TESS_GPU_ENTRY
+#include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
 };
 
 enum kernel_place {
 #define TESS_GPU_KERNEL TESS_GPU_PLACE
+#include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
 };
@@ -429,11 +433,20 @@ static tess_refusal accept(const tess_kernel *kernel, const tess_problem *proble
     return tess_gpu_accept(&vendor, problem);
 }
 
+static tess_refusal accept_matrix(const tess_kernel *kernel, const tess_problem *problem,
+                                  const tess_caps *caps)
+{
+    return tess_gpu_accept_matrix(&vendor, kernel, problem, caps);
+}
+
 static const tess_kernel records[] = {
 #define TABLE kernel_table
 #define ACCEPT accept
 #define TESS_GPU_KERNEL TESS_GPU_RECORD
 #include "backends/gpu/simt.def"
+#undef ACCEPT
+#define ACCEPT accept_matrix
+#include "backends/cuda/kernels/matrix.def"
 #undef TESS_GPU_KERNEL
 };
 

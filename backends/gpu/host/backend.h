@@ -159,6 +159,11 @@ const tess_gpu_kernel *tess_gpu_find(const tess_gpu_vendor *vendor, tess_gpu_rol
 /* Whether the kernels beside a main one can do all that a problem asks for. */
 tess_refusal tess_gpu_accept(const tess_gpu_vendor *vendor, const tess_problem *problem);
 
+/* The same of a kernel on matrix units, whose needs of the device and of the scores come first. A
+ * name with the word plain has no place for more than scale x dot. */
+tess_refusal tess_gpu_accept_matrix(const tess_gpu_vendor *vendor, const tess_kernel *kernel,
+                                    const tess_problem *problem, const tess_caps *caps);
+
 /* Whether a stream is being recorded into a graph, where allocating and waiting are wrong. */
 tess_status tess_gpu_is_capturing(const tess_gpu_scope *scope, void *stream, bool *out_is);
 

@@ -61,6 +61,27 @@ tess_refusal tess_gpu_accept(const tess_gpu_vendor *vendor, const tess_problem *
                : (tess_refusal){TESS_REFUSED_GRADIENT, problem->gradients, offered};
 }
 
+/* As tess_matrix_is_plain() asks on the device. */
+static bool has_plain_scores(const tess_problem *problem)
+{
+    return problem->scale > TESS_LEAST_PLAIN_SCALE && problem->scale < TESS_MOST_PLAIN_SCALE &&
+           !(problem->softcap > 0.0f) && !(problem->bias & (TESS_BIAS_TENSOR | TESS_BIAS_ALIBI));
+}
+
+tess_refusal tess_gpu_accept_matrix(const tess_gpu_vendor *vendor, const tess_kernel *kernel,
+                                    const tess_problem *problem, const tess_caps *caps)
+{
+    const tess_gpu_kernel *const line = kernel->entry;
+
+    if (caps->lanes != TESS_MATRIX_LANES)
+        return (tess_refusal){TESS_REFUSED_WAVE, caps->lanes, TESS_MATRIX_LANES};
+    if (caps->shared_memory < line->shared)
+        return (tess_refusal){TESS_REFUSED_SHARED, caps->shared_memory, line->shared};
+    if (strstr(kernel->name, "_plain_") && !has_plain_scores(problem))
+        return (tess_refusal){TESS_REFUSED_SCORES, 0, 0};
+    return tess_gpu_accept(vendor, problem);
+}
+
 /* ---- Items ----------------------------------------------------------------------------------- */
 
 /* Elements along an axis of dbias; one that is summed over has one. */
