@@ -123,12 +123,14 @@ static void forget(explanation *e)
 static const char *code_name(tess_refusal_code code)
 {
     static const char *const names[] = {
-        [TESS_ACCEPTED] = "accepted",          [TESS_REFUSED_PASS] = "pass",
-        [TESS_REFUSED_DTYPE] = "dtype",        [TESS_REFUSED_HEAD_DIM] = "head_dim",
-        [TESS_REFUSED_FEATURE] = "feature",    [TESS_REFUSED_ROWS] = "rows",
-        [TESS_REFUSED_SCALING] = "scaling",    [TESS_REFUSED_PROGRAM] = "program",
-        [TESS_REFUSED_GRADIENT] = "gradient",  [TESS_REFUSED_NAME] = "name",
-        [TESS_REFUSED_OUTRANKED] = "outranked"};
+        [TESS_ACCEPTED] = "accepted",         [TESS_REFUSED_PASS] = "pass",
+        [TESS_REFUSED_DTYPE] = "dtype",       [TESS_REFUSED_HEAD_DIM] = "head_dim",
+        [TESS_REFUSED_FEATURE] = "feature",   [TESS_REFUSED_ROWS] = "rows",
+        [TESS_REFUSED_SCALING] = "scaling",   [TESS_REFUSED_PROGRAM] = "program",
+        [TESS_REFUSED_GRADIENT] = "gradient", [TESS_REFUSED_NAME] = "name",
+        [TESS_REFUSED_PAGING] = "paging",     [TESS_REFUSED_SCORES] = "scores",
+        [TESS_REFUSED_WAVE] = "wave",         [TESS_REFUSED_SHARED] = "shared_memory",
+        [TESS_REFUSED_BITS] = "bits",         [TESS_REFUSED_OUTRANKED] = "outranked"};
     const size_t index = (size_t)code;
 
     return index < sizeof names / sizeof names[0] && names[index] ? names[index] : "other";

@@ -116,6 +116,7 @@ static tess_refusal accept_backward(const tess_kernel *kernel, const tess_proble
      .priority = rank,                                                                         \
      .features = TESS_CPU_##isa,                                                               \
      .feature_name = NAME_##isa,                                                               \
+     .arithmetic = TESS_CPU_##isa,                                                             \
      .dtypes = DTYPES_##isa,                                                                   \
      .max_head_dim = DIM_##isa,                                                                \
      .max_folded_rows = most,                                                                  \

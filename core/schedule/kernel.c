@@ -106,6 +106,12 @@ void tess_refusal_write(const tess_refusal *refusal, const tess_kernel *kernel, 
                       "%" PRId64,
                       refusal->limit, refusal->seen);
         break;
+    case TESS_REFUSED_BITS:
+        tess_text_add(out_text,
+                      "for at most %" PRId64 " rows, with other bits than kernels for more: "
+                      "TESS_BATCH_INVARIANT",
+                      refusal->limit);
+        break;
     case TESS_REFUSED_NAME:
         tess_text_add(out_text, "TESSERA_KERNEL does not name it");
         break;

@@ -23,6 +23,7 @@ typedef enum tess_refusal_code {
     TESS_REFUSED_SCORES,   /* scores that are more than scale x dot */
     TESS_REFUSED_WAVE,     /* seen: lanes of a wave of the device, limit: the kernel's */
     TESS_REFUSED_SHARED,   /* seen: bytes of shared memory of the device, limit: needed */
+    TESS_REFUSED_BITS,     /* batch invariance; limit: the most rows it is for */
     TESS_REFUSED_NAME,     /* TESSERA_KERNEL names others */
     TESS_REFUSED_OUTRANKED /* it would take it; another is preferred */
 } tess_refusal_code;
@@ -43,6 +44,7 @@ struct tess_kernel {
     int64_t max_folded_rows; /* 0: any; else it is for short problems only */
     int64_t tile_rows, tile_columns;
     const char *feature_name; /* what the features are called: "avx512" */
+    uint32_t arithmetic; /* kernels of one number give a row the same bits; 0: nothing promised */
 
     bool flags_items;   /* marks work items to be redone: tess_args.redo */
     bool share_is_tile; /* backward: a work item is one column tile, not TESS_SHARE_COLUMNS */

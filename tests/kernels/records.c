@@ -369,12 +369,10 @@ static void compare(record_set *set, const record *a, const record *b, const cha
     tess_scene_free(sb);
 }
 
-/* Kernels of one instruction set that walk the same column tiles differ in how many rows they take
- * at a time, which no row may notice. */
+/* Kernels that promise the same bits. */
 static bool are_twins(const record *a, const record *b)
 {
-    return a->kernel->features == b->kernel->features &&
-           a->kernel->tile_columns == b->kernel->tile_columns && a != b;
+    return a->kernel->arithmetic && a->kernel->arithmetic == b->kernel->arithmetic && a != b;
 }
 
 static void against_others(record_set *set, const record *r, const record *plainest)

@@ -157,6 +157,36 @@ static void every_limit_is_a_reason_with_both_numbers(void **state)
     assert_string_equal(choose(&p, FEATURE_A | FEATURE_B, NULL).name, "fwd_even_bf16");
 }
 
+/* Few rows of a batch have the bits that they have beside many. */
+static void batch_invariance_takes_short_kernels_of_the_same_bits(void **state)
+{
+    tess_kernel some[] = {
+        {.name = "any", .priority = 1, .dtypes = FLOATS, .max_head_dim = 64, .arithmetic = 3},
+        {.name = "short",
+         .priority = 2,
+         .dtypes = FLOATS,
+         .max_head_dim = 64,
+         .max_folded_rows = 8},
+    };
+    tess_problem p = problem_of(TESS_F32, 4, 8, 8);
+    tess_candidate made[2];
+
+    (void)state;
+    for (int invariant = 0; invariant < 2; invariant++)
+        for (uint32_t arithmetic = 0; arithmetic < 5; arithmetic++) {
+            const bool takes = !invariant || arithmetic == 3;
+
+            p.flags = invariant ? TESS_BATCH_INVARIANT : 0;
+            some[1].arithmetic = arithmetic;
+            assert_ptr_equal(tess_select(some, 2, NULL, &p, &(tess_caps){0}, made), &some[takes]);
+            assert_int_equal(made[1].refusal.code, takes ? TESS_ACCEPTED : TESS_REFUSED_BITS);
+        }
+    some[0].arithmetic = some[1].arithmetic = 0; /* no promise is no equality */
+    assert_ptr_equal(tess_select(some, 2, NULL, &p, &(tess_caps){0}, made), &some[0]);
+    /* Where somebody named the short one there is no other to be equal to. */
+    assert_ptr_equal(tess_select(some, 2, "short", &p, &(tess_caps){0}, made), &some[1]);
+}
+
 static void what_no_kernel_does_is_refused_by_all(void **state)
 {
     tess_problem program = problem_of(TESS_F32, 1, 8, 8), scaling = program, wide = program;
@@ -237,6 +267,7 @@ static void every_reason_can_be_said(void **state)
         {{TESS_REFUSED_SCALING, 0, 0}, "descale factors"},
         {{TESS_REFUSED_PROGRAM, 0, 0}, "program"},
         {{TESS_REFUSED_GRADIENT, 0x11, 0x7}, "0x11 asked for, 0x7 offered"},
+        {{TESS_REFUSED_BITS, 0, 8}, "at most 8 rows|TESS_BATCH_INVARIANT"},
         {{TESS_REFUSED_NAME, 0, 0}, "TESSERA_KERNEL"},
         {{TESS_REFUSED_OUTRANKED, 1, 2}, "priority 2 over 1"},
     };
@@ -260,6 +291,7 @@ int main(void)
         cmocka_unit_test(the_first_line_wins_among_equals),
         cmocka_unit_test(kernels_of_the_other_pass_are_not_asked),
         cmocka_unit_test(every_limit_is_a_reason_with_both_numbers),
+        cmocka_unit_test(batch_invariance_takes_short_kernels_of_the_same_bits),
         cmocka_unit_test(what_no_kernel_does_is_refused_by_all),
         cmocka_unit_test(a_pattern_excludes_all_other_names),
         cmocka_unit_test(the_text_has_a_line_for_everyone_who_said_no),

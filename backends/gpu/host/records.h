@@ -37,7 +37,8 @@
      .shared = dynamic,                                                                            \
      .priority = rank},
 
-/* A line as a record, or nothing; TABLE is the table of kernels, ACCEPT its question. */
+/* A line as a record, or nothing; TABLE is the table of kernels, ACCEPT its question. Plain cores
+ * add in an order that depends on the dims a kernel is for, not on its rows. */
 #define TESS_GPU_RECORD(kernel, which, does, types, dim, rows, columns, block, dynamic, most, \
                         rank)                                                                 \
     TESS_GPU_IF_##does({.name = #kernel,                                                      \
@@ -46,6 +47,7 @@
                         .dtypes = types,                                                      \
                         .max_head_dim = dim,                                                  \
                         .max_folded_rows = most,                                              \
+                        .arithmetic = TESS_GPU_##does == TESS_GPU_MAIN ? dim : 0,             \
                         .tile_rows = rows,                                                    \
                         .tile_columns = columns,                                              \
                         .flags_items = TESS_GPU_##does == TESS_GPU_MAIN_CHECKED,              \
