@@ -99,14 +99,29 @@ static tess_status run(tess_device *device, const tess_kernel *kernel, char *mem
     return status;
 }
 
-/* One record, forced by its name, on one chip. A kernel that asks for more than the chip has is
- * refused by real drivers too; that is a mistake in its line. */
-static void force(const chip *c, const tess_kernel *kernel)
+/* Whether the record itself says that a block of it does not fit on the chip. */
+static bool is_too_large(const tess_context *context, const tess_kernel *kernel)
+{
+    static const char reason[] = " needs ";
+    char text[8192];
+    const char *at;
+
+    tess_context_error(context, text, sizeof text);
+    at = strstr(text, kernel->name);
+    return at && strncmp(at + strlen(kernel->name), reason, strlen(reason)) == 0 &&
+           strstr(at, "bytes of shared memory");
+}
+
+/* One record, forced by its name, on one chip; returns whether it was launched there. A kernel that
+ * asks for more than the chip has and does not say so is refused by real drivers: a mistake in its
+ * line. */
+static bool force(const chip *c, const tess_kernel *kernel)
 {
     tess_context *context = NULL;
     tess_device *device = NULL;
     void *memory = NULL;
     int64_t launched = 0;
+    tess_status status;
 
     become(c);
     setenv("TESSERA_KERNEL", kernel->name, 1);
@@ -114,13 +129,16 @@ static void force(const chip *c, const tess_kernel *kernel)
     unsetenv("TESSERA_KERNEL");
     assert_fine(context, tess_device_open(context, vendor, &device));
     assert_fine(context, tess_device_allocate(device, 9 * BYTES, &memory));
-    assert_fine(context, run(device, kernel, memory));
+    status = run(device, kernel, memory);
+    if (status != TESS_UNSUPPORTED || !is_too_large(context, kernel))
+        assert_fine(context, status);
     for (int64_t i = 0; i < fake->launches && i < FAKE_LAUNCHES; i++)
         launched += strcmp(fake->launch[i].kernel, kernel->name) == 0;
-    assert_int_equal(launched, 1);
+    assert_int_equal(launched, status == TESS_OK);
     assert_string_equal(fake->complaint, "");
     tess_device_release(device, memory, 9 * BYTES);
     tess_context_destroy(context);
+    return launched == 1;
 }
 
 static const tess_backend *backend(void)
@@ -139,9 +157,13 @@ static void every_record_is_launched_as_it_was_compiled(void **state)
     const tess_kernel *const records = backend()->kernels(&count);
 
     (void)state;
-    for (size_t c = 0; c < chip_count; c++)
-        for (size_t i = 0; i < count; i++)
-            force(&chips[c], &records[i]);
+    for (size_t i = 0; i < count; i++) {
+        size_t launches = 0;
+
+        for (size_t c = 0; c < chip_count; c++)
+            launches += force(&chips[c], &records[i]);
+        assert_true(launches > 0);
+    }
     unsetenv("TESSERA_CUDA_ARCH");
     print_message("%s: %zu records on %zu chips\n", vendor, count, chip_count);
 }
