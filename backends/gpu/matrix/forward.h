@@ -64,7 +64,7 @@ template <class SHAPE> struct tess_matrix_forward {
     /* Where things lie in shared memory. */
     static TESS_DEVICE_MEMBER tess_u32 k_tile(tess_u32 shared, int stage)
     {
-        return shared + SHAPE::ROWS * SHAPE::ROW_BYTES + stage * 2 * SHAPE::TILE_BYTES;
+        return shared + SHAPE::ROWS * SHAPE::ROW_BYTES + (tess_u32)(stage * 2 * SHAPE::TILE_BYTES);
     }
     static TESS_DEVICE_MEMBER tess_u32 v_tile(tess_u32 shared, int stage)
     {
@@ -298,10 +298,11 @@ template <class SHAPE> struct tess_matrix_forward {
         for (int n = 0; n < DIM / 8; n++)
             TESS_UNROLL
         for (int e = 0; e < 4; e += 2)
-            tess_ptx_st_shared_32(
-                shared + tess_mma_tile<DIM>::at(first_row + tess_mma_row(m, e), n) + lane % 4 * 4,
-                tess_mma_type<SHAPE::DTYPE>::pack(state.output.at[m][n][e],
-                                                  state.output.at[m][n][e + 1]));
+            tess_ptx_st_shared_32(shared +
+                                      tess_mma_tile<DIM>::at(first_row + tess_mma_row(m, e), n) +
+                                      (tess_u32)(lane % 4 * 4),
+                                  tess_mma_type<SHAPE::DTYPE>::pack(state.output.at[m][n][e],
+                                                                    state.output.at[m][n][e + 1]));
         tess_ptx_bar_warp_sync(); /* and written their part of the output */
         for (int i = lane; i < 16 * M * (DIM / 8); i += 32) {
             const int row = first_row + i / (DIM / 8), chunk = i % (DIM / 8);
@@ -379,7 +380,8 @@ template <class SHAPE> struct tess_matrix_forward {
             const tess_i64 first = (item.walk.first + tile) * SHAPE::COLUMNS;
             TESS_NO_UNROLL
             for (int is_v = 0; is_v < 2; is_v++)
-                stage_columns(k_tile(shared, tile % SHAPE::STAGES) + is_v * SHAPE::TILE_BYTES,
+                stage_columns(k_tile(shared, tile % SHAPE::STAGES) +
+                                  (tess_u32)(is_v * SHAPE::TILE_BYTES),
                               is_v ? item.v : item.k, first, item.is_even);
         };
 
