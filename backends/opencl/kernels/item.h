@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What one work item of the forward pass is: which rows, which columns, which addresses. */
+#ifndef TESSERA_BACKENDS_OPENCL_KERNELS_ITEM_H
+#define TESSERA_BACKENDS_OPENCL_KERNELS_ITEM_H
+
+#include "score.h"
+
+typedef struct tess_forward_item {
+    tess_rows q, k, v;
+    tess_rows o; /* the caller's tensor, or this split's part in the workspace */
+    tess_row_values lse;
+    tess_scoring scoring;
+    tess_visible visible;
+    tess_row_tile tile;
+    tess_column_walk walk;
+    tess_i64 share_first, share_end; /* the walk in columns, and no more than some row sees */
+    tess_i64 group;
+    __global const float *sink; /* first head of the group; NULL: none, or another share has it */
+    tess_i64 sink_stride;
+} tess_forward_item;
+
+/* The numbers in an item's index, as backends/gpu/kernels.h says. */
+typedef struct tess_item_place {
+    tess_i64 sequence, head_kv, tile, split;
+} tess_item_place;
+
+TESS_FN tess_item_place tess_item_place_at(tess_args_at args, tess_i64 item, tess_i64 splits)
+{
+    const tess_i64 tiles = tess_divide(item, splits);
+    const tess_i64 heads = tess_divide(tiles, args->row_tiles);
+    tess_item_place place;
+
+    place.split = item - tiles * splits;
+    place.tile = tiles - heads * args->row_tiles;
+    place.sequence = tess_divide(heads, args->heads_kv);
+    place.head_kv = heads - place.sequence * args->heads_kv;
+    return place;
+}
+
+/* O and LSE of the caller. */
+TESS_FN tess_rows tess_user_rows(tess_args_at args, const tess_addresses *to, tess_sequence s,
+                                 tess_i64 head)
+{
+    return tess_query_rows(to->at[TESS_AT_O], args->o_stride, args->head_dim_v, args->o_dtype, s,
+                           head, args->group);
+}
+
+/* The part of one split in the workspace: fp32, [split][row][head][dim] and [split][row][head]. */
+TESS_FN tess_rows tess_part_rows(tess_args_at args, const tess_addresses *to, tess_sequence s,
+                                 tess_i64 head, tess_i64 split)
+{
+    const tess_i64 row = split * tess_all_rows(args) + tess_first_row(args, s);
+    tess_rows o = tess_no_rows();
+
+    o.base = to->at[TESS_AT_WORKSPACE] + args->partial_o +
+             (row * args->heads_q + head) * args->head_dim_v * 4;
+    o.stride = args->heads_q * args->head_dim_v;
+    o.head_stride = args->head_dim_v;
+    o.dim_stride = 1;
+    o.group = args->group;
+    o.count = s.rows * args->group;
+    o.dims = args->head_dim_v;
+    o.dtype = TESS_F32;
+    return o;
+}
+TESS_FN tess_row_values tess_part_values(tess_args_at args, const tess_addresses *to,
+                                         tess_sequence s, tess_i64 head, tess_i64 split)
+{
+    return tess_work_values(args, to, args->partial_lse,
+                            split * tess_all_rows(args) + tess_first_row(args, s), head,
+                            args->group);
+}
+
+/* tile.end <= tile.first where there is nothing to do, and then nothing else is set. */
+TESS_FN tess_forward_item tess_forward_item_at(tess_args_at args, const tess_addresses *to,
+                                               tess_i64 index)
+{
+    const tess_item_place place = tess_item_place_at(args, index, args->splits);
+    const tess_sequence s = tess_sequence_at(args, to, place.sequence);
+    const tess_i64 head = place.head_kv * args->group;
+    tess_forward_item item;
+    tess_i64 query_first, query_last;
+
+    item.tile =
+        tess_walk_row_tile(place.tile, args->row_tiles, s.rows, args->group, args->tile_rows);
+    if (item.tile.first >= item.tile.end) /* a longer sequence has this tile */
+        return item;
+    item.group = args->group;
+    item.q = tess_query_rows(to->at[TESS_AT_Q], args->q_stride, args->head_dim, args->dtype, s,
+                             head, args->group);
+    item.k = tess_key_rows(args, to, to->at[TESS_AT_K], args->k_stride, args->head_dim, args->dtype,
+                           s, place.head_kv);
+    item.v = tess_key_rows(args, to, to->at[TESS_AT_V], args->v_stride, args->head_dim_v,
+                           args->dtype, s, place.head_kv);
+    item.scoring = tess_scoring_of(args, to, s, head);
+    item.visible = tess_visible_of(args, s);
+    query_first = tess_walk_query(item.tile.first, args->group);
+    query_last = tess_walk_query(item.tile.end - 1, args->group);
+    item.walk = tess_walk_columns(item.visible, query_first, query_last, args->tile_columns,
+                                  place.split, args->splits);
+    item.share_first = tess_max_i64(item.walk.first * args->tile_columns,
+                                    tess_visible_first(item.visible, query_first));
+    item.share_end = tess_min_i64(item.walk.end * args->tile_columns,
+                                  tess_visible_end(item.visible, query_last));
+    if (args->splits > 1) {
+        item.o = tess_part_rows(args, to, s, head, place.split);
+        item.lse = tess_part_values(args, to, s, head, place.split);
+    } else {
+        item.o = tess_user_rows(args, to, s, head);
+        item.lse = tess_user_values(args, to->at[TESS_AT_LSE], s, head, args->group);
+    }
+    item.sink_stride = args->sink_stride;
+    item.sink = 0;
+    if ((args->bias & TESS_BIAS_SINK) &&
+        tess_walk_takes_sink(item.visible, query_first, query_last, args->tile_columns, place.split,
+                             args->splits))
+        item.sink = (__global const float *)to->at[TESS_AT_SINK] + head * args->sink_stride;
+    return item;
+}
+
+TESS_FN float tess_sink_of(__global const float *sink, tess_i64 stride, tess_i64 group,
+                           tess_i64 row)
+{
+    return sink[tess_walk_head(row, group) * stride];
+}
+
+#endif
