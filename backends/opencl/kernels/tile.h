@@ -5,23 +5,28 @@
 
 #include "sequence.h"
 
-/* The 128 work-items of a group stand in a grid of 8 x 16. One owns the elements (y + 8 r,
- * x + 16 c) of a tile of scores, and of a tile of outputs the rows y + 8 r with dims
- * 4 x + 64 j ... + 3. The resident rows of a tile (queries in the forward pass) are in local memory
- * from its start to its end; what streams past (keys, values) comes in chunks, by dims for the
- * product of rows with rows, by rows for the product of weights with rows.
+/* The 128 work-items of a group stand in a grid of 8 x 16, or 4 x 32 for the fewest rows. Of 8 x 16
+ * one owns the elements (y + 8 r, x + 16 c) of a tile of scores, and of a tile of outputs the rows
+ * y + 8 r with dims 4 x + 64 j ... + 3. The resident rows of a tile (queries in the forward pass)
+ * are in local memory from its start to its end; what streams past (keys, values) comes in chunks,
+ * by dims for the product of rows with rows, by rows for the product of weights with rows.
  *
- *     resident[STAY][DIMS / 4 + 1]     all of the tile's rows, in quads
- *     stage[...]                       by dims: STREAM rows x 4 quads, pitch 5; by rows: rows x
- * DIMS weights[STAY][STREAM + 4]        P, or a gradient of scores
+ *     resident[STAY][DIMS / 4 + 1]   all of the tile's rows, in quads
+ *     stage[...]                     by dims: STREAM rows x 4 quads, pitch 5; by rows: rows x DIMS
+ *     weights[STAY][STREAM + 4]      P, or a gradient of scores
  *
  * A pitch of one quad more than a power of two spreads 8 rows at one dim over all banks.
  *
  * The kernel defines before it includes this, by names of the line's numbers:
  *     TESS_STAY     rows of the tile that stays
  *     TESS_STREAM   rows of what streams past at a time */
+#if TESS_STAY >= 8
 #define TESS_GRID_ROWS 8
 #define TESS_GRID_COLUMNS 16
+#else
+#define TESS_GRID_ROWS 4
+#define TESS_GRID_COLUMNS 32
+#endif
 #define TESS_CHUNK_QUADS 4
 #define TESS_CHUNK_PITCH (TESS_CHUNK_QUADS + 1)
 #define TESS_QUADS (TESS_CL_DIMS / 4)
