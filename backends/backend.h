@@ -53,6 +53,11 @@ typedef struct tess_backend {
     tess_status (*info)(const tess_open *open, int32_t index, tess_device_info *out_info);
 
     tess_status (*open)(const tess_open *open, tess_backend_device **out_device);
+    /* A device of a native context of the caller's, and the name core knows it by. NULL: a device
+     * has one context, or none */
+    tess_status (*device_wrap)(const tess_open *open, const char *call, void *native_context,
+                               void *native_device, char out_name[64],
+                               tess_backend_device **out_device);
     void (*close)(tess_backend_device *device);
     const tess_caps *(*caps)(const tess_backend_device *device);
 

@@ -120,6 +120,7 @@ const tess_backend tess_backend_opencl = {
     .count = tess_cl_count,
     .info = tess_cl_info,
     .open = tess_cl_open,
+    .device_wrap = tess_cl_device_wrap,
     .close = tess_cl_close,
     .caps = tess_cl_caps,
     .kernels = give_records,

@@ -115,6 +115,9 @@ struct tess_prepared {
 int32_t tess_cl_count(const tess_open *open, tess_text *out_why);
 tess_status tess_cl_info(const tess_open *open, int32_t index, tess_device_info *out_info);
 tess_status tess_cl_open(const tess_open *open, tess_backend_device **out_device);
+tess_status tess_cl_device_wrap(const tess_open *open, const char *call, void *native_context,
+                                void *native_device, char out_name[64],
+                                tess_backend_device **out_device);
 void tess_cl_close(tess_backend_device *device);
 const tess_caps *tess_cl_caps(const tess_backend_device *device);
 

@@ -233,14 +233,20 @@ static void destroy(tess_backend_device *device)
     tess_release(device->host, device, sizeof *device);
 }
 
-static tess_status create_context(tess_backend_device *device)
+/* The context of one device, or the caller's. */
+static tess_status make_context(tess_backend_device *device, const char *call, void *native)
 {
     const intptr_t properties[] = {TESS_CL_CONTEXT_PLATFORM, (intptr_t)device->place.platform, 0};
     tess_cl_code code = TESS_CL_SUCCESS;
 
+    if (native) {
+        TESS_TRY(TESS_CL_OF(device, call, context_retain, native));
+        device->context = native;
+        return TESS_OK;
+    }
     device->context =
         device->driver->context_create(properties, 1, &device->place.device, NULL, NULL, &code);
-    return tess_cl_answer(device->host, opening, TESS_CL_CALL_context_create, code);
+    return tess_cl_answer(device->host, call, TESS_CL_CALL_context_create, code);
 }
 
 static void describe(tess_backend_device *device, const facts *f)
@@ -248,31 +254,31 @@ static void describe(tess_backend_device *device, const facts *f)
     snprintf(device->name, sizeof device->name, "opencl:%s:%" PRId32, device->place.slug,
              device->place.ordinal);
     snprintf(device->architecture, sizeof device->architecture, "%.63s", f->version);
-    snprintf(device->identity, sizeof device->identity, "%.127s\n%.127s\n%.127s\n%.127s", f->name,
+    snprintf(device->identity, sizeof device->identity, "%.127s\n%.127s\n%.127s\n%.120s", f->name,
              f->version, f->driver, f->platform);
     device->caps = caps_of(f);
     device->caps.architecture = device->architecture;
 }
 
-tess_status tess_cl_open(const tess_open *open, tess_backend_device **out_device)
+/* Opens a device in a context of its own, or in one of the caller's. */
+static tess_status make(const tess_open *open, const char *call, const tess_cl_driver *driver,
+                        const tess_cl_place *place, void *native, tess_backend_device **out_device)
 {
+    const size_t programs = tess_cl_kernel_count * TESS_CL_DTYPES;
     char why[256] = "";
     tess_text text = tess_text_in(why, sizeof why);
-    const tess_cl_driver *driver = NULL;
-    const tess_cl_place *place = NULL;
     tess_backend_device *device;
     tess_status status;
     facts f;
 
-    TESS_TRY(find(open, -1, &driver, &place));
     TESS_TRY(learn(driver, open->host, place, &f));
     if (!is_usable(&f, &text))
         return tess_fail(open->host, TESS_UNAVAILABLE,
-                         "%s: \"opencl:%s:%" PRId32 "\" cannot be used: %s", opening, place->slug,
+                         "%s: \"opencl:%s:%" PRId32 "\" cannot be used: %s", call, place->slug,
                          place->ordinal, why);
     device = tess_alloc_zero(open->host, sizeof *device);
     if (!device)
-        return tess_fail(open->host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", opening,
+        return tess_fail(open->host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", call,
                          sizeof *device);
     device->driver = driver;
     device->host = open->host;
@@ -281,17 +287,75 @@ tess_status tess_cl_open(const tess_open *open, tess_backend_device **out_device
     pthread_mutex_init(&device->lock, NULL);
     describe(device, &f);
     tess_cl_cache_folder(open->env, device->cache, sizeof device->cache);
-    device->programs =
-        tess_alloc_array(open->host, tess_cl_kernel_count * TESS_CL_DTYPES, sizeof(void *));
-    status = device->programs
-                 ? create_context(device)
-                 : tess_fail(open->host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", opening,
-                             tess_cl_kernel_count * TESS_CL_DTYPES * sizeof(void *));
+    device->programs = tess_alloc_array(open->host, programs, sizeof(void *));
+    status = device->programs ? make_context(device, call, native)
+                              : tess_fail(open->host, TESS_NO_MEMORY, "%s: no memory for %zu bytes",
+                                          call, programs * sizeof(void *));
     if (status != TESS_OK) {
         destroy(device);
         return status;
     }
     *out_device = device;
+    return TESS_OK;
+}
+
+tess_status tess_cl_open(const tess_open *open, tess_backend_device **out_device)
+{
+    const tess_cl_driver *driver = NULL;
+    const tess_cl_place *place = NULL;
+
+    if (strchr(open->rest, '@'))
+        return tess_fail(open->host, TESS_UNAVAILABLE,
+                         "%s: \"opencl:%s\" is not there; contexts of the caller's are opened by "
+                         "tess_device_wrap_opencl()",
+                         opening, open->rest);
+    TESS_TRY(find(open, -1, &driver, &place));
+    return make(open, opening, driver, place, NULL, out_device);
+}
+
+/* ---- Contexts of the caller ------------------------------------------------------------------ */
+
+enum { MOST_CONTEXT_DEVICES = 64 };
+
+static tess_status check_member(const tess_cl_driver *driver, const tess_host *host,
+                                const char *call, void *context, const void *device)
+{
+    void *members[MOST_CONTEXT_DEVICES];
+    size_t size = 0;
+
+    TESS_TRY(TESS_CL_ASK(driver, host, call, context_info, context, TESS_CL_CONTEXT_DEVICES,
+                         sizeof members, members, &size));
+    for (size_t i = 0; i < size / sizeof members[0]; i++)
+        if (members[i] == device)
+            return TESS_OK;
+    return tess_fail(host, TESS_INVALID, "%s: native_device is not one of native_context's", call);
+}
+
+tess_status tess_cl_device_wrap(const tess_open *open, const char *call, void *native_context,
+                                void *native_device, char out_name[64],
+                                tess_backend_device **out_device)
+{
+    char why[512] = "";
+    tess_text text = tess_text_in(why, sizeof why);
+    const tess_cl_driver *driver = tess_cl_driver_find(open->host, open->env, &text);
+    const tess_cl_place *place = NULL;
+
+    if (!driver)
+        return tess_fail(open->host, TESS_UNAVAILABLE, "%s: \"opencl\" is not there: %s", call,
+                         why);
+    for (int32_t i = 0; i < driver->count; i++)
+        if (driver->places[i].device == native_device)
+            place = &driver->places[i];
+    if (!place)
+        return tess_fail(open->host, TESS_INVALID,
+                         "%s: native_device is none of the loader's devices; it takes a "
+                         "cl_device_id, not a sub-device",
+                         call);
+    TESS_TRY(check_member(driver, open->host, call, native_context, native_device));
+    TESS_TRY(make(open, call, driver, place, native_context, out_device));
+    snprintf((*out_device)->name, sizeof(*out_device)->name, "opencl:%s:%" PRId32 "@%" PRIxPTR,
+             place->slug, place->ordinal, (uintptr_t)native_context);
+    snprintf(out_name, 64, "%s", (*out_device)->name);
     return TESS_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <tessera/interop_opencl.h>
 
 static tess_open open_of(const tess_context *context, const char *rest)
 {
@@ -183,12 +184,30 @@ static tess_status create_device(tess_context *context, const tess_backend *back
     return TESS_OK;
 }
 
+/* Puts a device that was just opened into the context's list. Of two threads that open the same
+ * device at once, the later one gives its own up. */
+static tess_device *keep_device(tess_context *context, tess_device *device)
+{
+    tess_device *shared;
+
+    pthread_mutex_lock(&context->lock);
+    shared = find_open(context, device->name);
+    if (!shared) {
+        device->next = context->devices;
+        context->devices = device;
+    }
+    pthread_mutex_unlock(&context->lock);
+    if (shared)
+        close_device(context, device);
+    return shared ? shared : device;
+}
+
 /* The open device of that name, opened if nobody has. The lock is not held while it opens, since
- * that logs; of two threads that open the same device at once, the later one gives its own up. */
+ * that logs. */
 static tess_status share_device(tess_context *context, const tess_backend *backend,
                                 const char *name, tess_device **out_device)
 {
-    tess_device *device = NULL, *shared;
+    tess_device *device = NULL;
 
     pthread_mutex_lock(&context->lock);
     *out_device = find_open(context, name);
@@ -197,16 +216,7 @@ static tess_status share_device(tess_context *context, const tess_backend *backe
         return TESS_OK;
     TESS_TRY(create_device(context, backend, name, &device));
     assert(device); /* said for analysers, who do not follow it there */
-    pthread_mutex_lock(&context->lock);
-    shared = find_open(context, name);
-    if (!shared) {
-        device->next = context->devices;
-        context->devices = device;
-    }
-    pthread_mutex_unlock(&context->lock);
-    if (shared)
-        close_device(context, device);
-    *out_device = shared ? shared : device;
+    *out_device = keep_device(context, device);
     return TESS_OK;
 }
 
@@ -302,6 +312,50 @@ tess_status tess_device_open(tess_context *context, const char *name, tess_devic
     if (status == TESS_OK)
         *out_device = device;
     return status;
+}
+
+/* ---- Native contexts ------------------------------------------------------------------------- */
+
+tess_status tess_device_wrap_opencl(tess_context *context, void *native_context,
+                                    void *native_device, tess_device **out_device)
+{
+    static const char call[] = "tess_device_wrap_opencl";
+    const tess_backend *backend;
+    const tess_host *host;
+    const char *rest;
+    tess_device *device;
+    tess_status status;
+    tess_open open;
+
+    TESS_TRY(tess_need(context, call, "context"));
+    host = &context->host;
+    backend = tess_registry_find("opencl", &rest);
+    if (!native_context || !native_device || !out_device)
+        return tess_fail(host, TESS_INVALID, "%s: %s is NULL", call,
+                         !native_context  ? "native_context"
+                         : !native_device ? "native_device"
+                                          : "out_device");
+    if (!backend)
+        return tess_fail(host, TESS_UNAVAILABLE,
+                         "%s: this build of the library has no OpenCL backend", call);
+    if (!tess_registry_allows(context, backend))
+        return tess_fail(host, TESS_INVALID,
+                         "%s: \"opencl\" is excluded by the context's backend list \"%s\"", call,
+                         context->backends);
+    device = tess_alloc_zero(host, sizeof *device);
+    if (!device)
+        return tess_fail(host, TESS_NO_MEMORY, "%s: no memory for %zu bytes", call, sizeof *device);
+    open = open_of(context, "");
+    device->context = context;
+    device->backend = backend;
+    status = backend->device_wrap(&open, call, native_context, native_device, device->name,
+                                  &device->opened);
+    if (status != TESS_OK) {
+        tess_release(host, device, sizeof *device);
+        return status;
+    }
+    *out_device = keep_device(context, device);
+    return TESS_OK;
 }
 
 tess_status tess_need_same_device(const char *call, const char *name, const tess_device *device,

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <tessera/interop_cuda.h>
 #include <tessera/interop_hip.h>
+#include <tessera/interop_opencl.h>
 
 static const tess_host *host_of(const tess_device *device)
 {
@@ -76,6 +77,11 @@ tess_status tess_queue_wrap_cuda(tess_device *device, void *stream, tess_queue *
 tess_status tess_queue_wrap_hip(tess_device *device, void *stream, tess_queue **out_queue)
 {
     return wrap(device, "tess_queue_wrap_hip", "hip", stream, out_queue);
+}
+
+tess_status tess_queue_wrap_opencl(tess_device *device, void *native_queue, tess_queue **out_queue)
+{
+    return wrap(device, "tess_queue_wrap_opencl", "opencl", native_queue, out_queue);
 }
 
 void tess_queue_destroy(tess_queue *queue)
