@@ -19,7 +19,7 @@
 
 typedef struct cpu_memory {
     vec k[CPU_PANELS][CPU_DIMS * CPU_VECTORS], v[CPU_PANELS][CPU_DIMS * CPU_VECTORS];
-    vec dk[CPU_PANELS][CPU_ROOM_DIMS * CPU_VECTORS], dv[CPU_PANELS][CPU_ROOM_DIMS * CPU_VECTORS];
+    vec dk[CPU_PANELS][CPU_DIMS * CPU_VECTORS], dv[CPU_PANELS][CPU_DIMS * CPU_VECTORS];
     vec q[CPU_TILE_VECTORS], d_o[CPU_TILE_VECTORS];
     vec weight[CPU_TILE_SCORES], gradient[CPU_TILE_SCORES];
     vec bias[CPU_VECTORS]; /* of one row and a panel */
@@ -192,8 +192,8 @@ TESS_FN void cpu_backward(const cpu_pairs *item, int may_spread, tess_rows dk, t
         cpu_stay(item->k, column, item->end, hook.factor, m->q, m->k[p] + v);
         cpu_stay(item->v, column, item->end, 1.0f, m->q, m->v[p] + v);
     }
-    cpu_clear(m->dk[0], panels * CPU_ROOM_DIMS * CPU_VECTORS);
-    cpu_clear(m->dv[0], panels * CPU_ROOM_DIMS * CPU_VECTORS);
+    cpu_clear(m->dk[0], panels * CPU_DIMS * CPU_VECTORS);
+    cpu_clear(m->dv[0], panels * CPU_DIMS * CPU_VECTORS);
     for (tess_i64 row = tile_first * CPU_TILE; row < item->seen_end; row += CPU_TILE) {
         const int count = (int)tess_min_i64(CPU_TILE, item->seen_end - row);
         for (int j = 0; j < count; j++)

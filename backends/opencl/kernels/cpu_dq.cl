@@ -17,7 +17,7 @@
 
 typedef struct cpu_memory {
     vec q[CPU_PANELS][CPU_DIMS * CPU_VECTORS], d_o[CPU_PANELS][CPU_DIMS * CPU_VECTORS];
-    vec dq[CPU_PANELS][CPU_ROOM_DIMS * CPU_VECTORS];
+    vec dq[CPU_PANELS][CPU_DIMS * CPU_VECTORS];
     vec k[CPU_TILE_VECTORS], v[CPU_TILE_VECTORS];
     vec score[CPU_TILE_SCORES], gradient[CPU_TILE_SCORES];
     vec bias[CPU_TILE], bias_rows[CPU_TILE]; /* of one vector of rows */
@@ -67,7 +67,7 @@ TESS_FN void cpu_start_panel(const cpu_pairs *item, cpu_hook hook, int p, __loca
         cpu_stay(item->q, first, item->end, hook.factor, m->k, m->q[p] + v);
         cpu_stay(item->d_o, first, item->end, 1.0f, m->k, m->d_o[p] + v);
     }
-    cpu_clear(m->dq[p], CPU_ROOM_DIMS * CPU_VECTORS);
+    cpu_clear(m->dq[p], CPU_DIMS * CPU_VECTORS);
 }
 
 /* Bias of one vector of rows against the columns of a tile, transposed. */

@@ -22,7 +22,7 @@
 
 typedef struct cpu_memory {
     vec query[CPU_PANELS][CPU_DIMS * CPU_VECTORS];
-    vec output[CPU_PANELS][CPU_ROOM_DIMS * CPU_VECTORS];
+    vec output[CPU_PANELS][CPU_DIMS * CPU_VECTORS];
     vec shift[CPU_PANELS][CPU_VECTORS], sum[CPU_PANELS][CPU_VECTORS];
     vec_int seen_first[CPU_PANELS][CPU_VECTORS], seen_end[CPU_PANELS][CPU_VECTORS];
     vec k[CPU_TILE_VECTORS], v[CPU_TILE_VECTORS];

@@ -37,8 +37,6 @@ enum {
     CPU_PANELS = CPU_LANES / CPU_PANEL_LANES,
     CPU_ROW_VECTORS = (TESS_CL_DIMS + CPU_WIDTH - 1) / CPU_WIDTH,
     CPU_DIMS = CPU_ROW_VECTORS * CPU_WIDTH,
-    /* Dims are gathered in whole groups: what lies behind the last one is room. */
-    CPU_ROOM_DIMS = CPU_DIMS,
     /* Vectors from one streamed row to the next: an odd number of cache lines, so that an element
      * of all rows is spread over all sets of the cache. */
     CPU_PITCH = CPU_ROW_VECTORS | 1,
@@ -327,27 +325,28 @@ TESS_FN void cpu_dots(__local const vec *stayed, __local const vec *tile, int di
 TESS_FN void cpu_gather(__local const vec *weight, __local const vec *tile, int count, int dims,
                         __local vec *sums)
 {
-    __local const float *const streamed = (__local const float *)tile;
+    __local const float *streamed = (__local const float *)tile;
 
-    for (int d = 0; d < dims; d += CPU_GATHERED) {
+    for (int d = 0; d < dims; d += CPU_GATHERED, streamed += CPU_GATHERED) {
+        __local const float *at = streamed;
+        __local const vec *x = weight;
         vec sum[CPU_GATHERED * CPU_VECTORS];
         TESS_UNROLL
         for (int i = 0; i < CPU_GATHERED * CPU_VECTORS; i++)
             sum[i] = vec_set(0.0f);
         TESS_NO_UNROLL
-        for (int j = 0; j < count; j++) {
+        for (int j = 0; j < count; j++, at += CPU_PITCH * CPU_WIDTH, x += CPU_VECTORS) {
             TESS_UNROLL
             for (int i = 0; i < CPU_GATHERED; i++) {
-                const vec y = vec_set(streamed[j * CPU_PITCH * CPU_WIDTH + d + i]);
                 TESS_UNROLL
                 for (int v = 0; v < CPU_VECTORS; v++)
-                    sum[i * CPU_VECTORS + v] =
-                        fma(weight[j * CPU_VECTORS + v], y, sum[i * CPU_VECTORS + v]);
+                    sum[i * CPU_VECTORS + v] = fma(x[v], vec_set(at[i]), sum[i * CPU_VECTORS + v]);
             }
         }
         TESS_UNROLL
         for (int i = 0; i < CPU_GATHERED * CPU_VECTORS; i++)
-            sums[d * CPU_VECTORS + i] += sum[i];
+            sums[i] += sum[i];
+        sums += CPU_GATHERED * CPU_VECTORS;
     }
 }
 
