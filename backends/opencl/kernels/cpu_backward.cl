@@ -60,11 +60,12 @@ TESS_FN tess_i64 cpu_end_query(tess_visible visible, tess_i64 queries, tess_i64 
 }
 
 /* Shares of the columns of one key head; item = (sequence x heads_kv + head) x shares + share. */
-TESS_FN cpu_pairs cpu_item_at(tess_args_at args, const tess_addresses *to, tess_i64 index,
+TESS_FN cpu_pairs cpu_item_at(tess_args_at args, const tess_addresses *to, tess_i64 i,
                               tess_rows *dk, tess_rows *dv)
 {
     const tess_i64 shares =
         tess_max_i64(tess_divide(args->columns + args->share_columns - 1, args->share_columns), 1);
+    const tess_i64 index = cpu_order(i, shares, 1);
     const tess_i64 heads = tess_divide(index, shares);
     const tess_i64 sequence = tess_divide(heads, tess_max_i64(args->heads_kv, 1));
     const tess_i64 head_kv = heads - sequence * args->heads_kv;

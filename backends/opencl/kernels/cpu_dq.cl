@@ -187,7 +187,7 @@ TESS_CL_KERNEL(TESS_CL_BACKWARD_PARAMETERS)
     TESS_CL_FOR_ITEMS(i)
     {
         tess_rows dq;
-        const cpu_pairs item = cpu_item_at(args, &to, i, &dq);
+        const cpu_pairs item = cpu_item_at(args, &to, cpu_order(i, args->row_tiles, 1), &dq);
         if (item.first < item.end)
             cpu_dq(item, (args->flags & TESS_ALLOW_NONFINITE_SPREAD) != 0, dq, &memory);
     }

@@ -316,7 +316,8 @@ TESS_CL_KERNEL(TESS_CL_FORWARD_PARAMETERS)
 
     TESS_CL_FOR_ITEMS(i)
     {
-        const tess_forward_item item = tess_forward_item_at(args, &to, i);
+        const tess_forward_item item =
+            tess_forward_item_at(args, &to, cpu_order(i, args->row_tiles, args->splits));
         if (item.tile.first < item.tile.end)
             cpu_forward(&item, (args->flags & TESS_ALLOW_NONFINITE_SPREAD) != 0, &memory);
     }

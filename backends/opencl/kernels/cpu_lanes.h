@@ -102,6 +102,22 @@ TESS_FN vec vec_tanh(vec x)
     return select(copysign(outer, x), inner, size < vec_set(0.625f));
 }
 
+/* ---- items ------------------------------------------------------------------------------------
+ */
+
+/* The order of items: of the tiles of one head the first, the last, the second ... . Under a causal
+ * mask the walk puts the heaviest first, and a processor's threads take groups in runs: so that
+ * every run has its part of heavy and of light ones. */
+TESS_FN tess_i64 cpu_order(tess_i64 item, tess_i64 tiles, tess_i64 splits)
+{
+    const tess_i64 all = tess_divide(item, splits);
+    const tess_i64 head = tess_divide(all, tiles);
+    const tess_i64 tile = all - head * tiles;
+    const tess_i64 other = tile % 2 ? tiles - 1 - tile / 2 : tile / 2;
+
+    return item + (other - tile) * splits;
+}
+
 /* ---- 16 rows of 16 elements, transposed -------------------------------------------------------
  */
 
