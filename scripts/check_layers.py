@@ -41,7 +41,7 @@ EDGES = {
                      "backends/gpu", "backends/gpu/host", "backends/gpu/simt",
                      "backends/gpu/matrix"],
     "backends/opencl": [PUBLIC, "core/base", "core/portable", "core/schedule", "core/program",
-                        "backends"],
+                        "backends", "backends/gpu"],
     "tests/kit": [PUBLIC, "core/base", "core/schedule", "core/runtime"],
     "bench": [PUBLIC, "core/base", "core/schedule", "core/runtime", "tests/kit"],
     "tools": [PUBLIC, "core/base", "core/portable", "core/schedule", "core/runtime", "tests/kit",
@@ -58,7 +58,7 @@ UNBOUND = ("tests/",)
 SYSTEM = set("""
     assert.h ctype.h errno.h fenv.h float.h inttypes.h limits.h math.h setjmp.h signal.h stdalign.h
     stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h time.h
-    dlfcn.h fcntl.h pthread.h sched.h strings.h sys/mman.h sys/stat.h sys/types.h unistd.h
+    dirent.h dlfcn.h fcntl.h pthread.h sched.h strings.h sys/mman.h sys/stat.h sys/types.h unistd.h
     """.split())
 PUBLIC_SYSTEM = {"stddef.h", "stdint.h"}
 

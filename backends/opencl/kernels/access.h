@@ -52,14 +52,11 @@ TESS_FN float4 tess_load_quad(__global const char *base, tess_i64 index, tess_i6
             return vloada_half4(0, (__global const half *)at);
         return as_float4(convert_uint4(*(__global const ushort4 *)at) << (uint4)(16));
     }
-    if (count > 0)
-        quad.x = tess_load(at, 0, dtype);
-    if (count > 1)
-        quad.y = tess_load(at, stride, dtype);
-    if (count > 2)
-        quad.z = tess_load(at, 2 * stride, dtype);
-    if (count > 3)
-        quad.w = tess_load(at, 3 * stride, dtype);
+    TESS_NO_UNROLL
+    for (tess_i32 i = 0; i < 4 && i < count; i++) { /* one load in the text for each type */
+        const float value = tess_load(at, i * stride, dtype);
+        quad = (int4)(i) == (int4)(0, 1, 2, 3) ? (float4)(value) : quad;
+    }
     return quad;
 }
 
@@ -74,14 +71,11 @@ TESS_FN void tess_store_quad(__global char *base, tess_i64 index, tess_i64 strid
         *(__global float4 *)at = quad;
         return;
     }
-    if (count > 0)
-        tess_store(at, 0, dtype, quad.x);
-    if (count > 1)
-        tess_store(at, stride, dtype, quad.y);
-    if (count > 2)
-        tess_store(at, 2 * stride, dtype, quad.z);
-    if (count > 3)
-        tess_store(at, 3 * stride, dtype, quad.w);
+    TESS_NO_UNROLL
+    for (tess_i32 i = 0; i < 4 && i < count; i++) {
+        tess_store(at, i * stride, dtype, quad.x);
+        quad = quad.yzwx;
+    }
 }
 
 /* a / b of numbers that are not negative. Devices divide 32 bits several times faster than 64. */

@@ -2,7 +2,7 @@
  * The forward pass on plain cores: any type, any dims, every option; fp32 throughout. */
 #define TESS_STAY TESS_CL_ROWS
 #define TESS_STREAM TESS_CL_COLUMNS
-#include "exact.h"
+#include "item.h"
 #include "tile.h"
 
 /* for each work item of the group: a tile of folded rows against a share of the columns
@@ -14,7 +14,8 @@
  *         P to local memory
  *         O += P V                     V streams by rows
  *     sink, division by the sum, O and LSE
- *     rows that are not finite are computed again, one by one, absent pairs skipped (exact.h)
+ *     items with a row that is not finite are left to simt_redo.cl, which skips absent pairs: in
+ *     this kernel it would double what a driver compiles
  *
  * The item itself, hundreds of bytes that are the same for all, lies in local memory too: registers
  * are for the tiles. A row's sum stays spread over its 16 lanes until the end: the rescaling is the
@@ -33,7 +34,6 @@ typedef struct tess_forward_memory {
 
 TESS_CL_ASSERT(tess_the_line_says_how_much_it_is, sizeof(tess_forward_memory) <= TESS_CL_LOCAL);
 TESS_CL_ASSERT(tess_maxima_fit_the_stage, TESS_STAY *TESS_GRID_COLUMNS <= 4 * TESS_STAGE);
-TESS_CL_ASSERT(tess_floats_fit_the_stage, TESS_EXACT_FLOATS <= 4 * TESS_STAGE);
 
 /* Scores of a tile that has masks, or more than a scale. They pass through local memory, where each
  * work-item finds its own again: so that this is one loop, and not unrolled for every register. */
@@ -143,10 +143,10 @@ TESS_FN void tess_finish_row(__local tess_forward_memory *memory, tess_i32 own)
         item->lse.base[tess_value_index(item->lse, row)] = tess_os_lse(sunk.row);
 }
 
-/* Writes the tile's rows, and those that are not finite once more. */
+/* Writes the tile's rows, and in the item's flag whether one has to be computed again. */
 TESS_FN void tess_finish_tile(tess_args_at args, tess_os_row states[TESS_ROWS_EACH],
                               float4 sums[TESS_ROWS_EACH][TESS_QUADS_EACH],
-                              __local tess_forward_memory *memory)
+                              __local tess_forward_memory *memory, __global tess_u32 *flag)
 {
     __local const tess_forward_item *const item = &memory->item;
     __local float *const exchange = (__local float *)memory->stage;
@@ -173,16 +173,20 @@ TESS_FN void tess_finish_tile(tess_args_at args, tess_os_row states[TESS_ROWS_EA
     }
     TESS_BARRIER(); /* factors are there */
     tess_put_rows(item->o, item->tile.first, count, memory->q, memory->factors, memory->is_bad);
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); /* marks are there, and the rows */
-    if (args->flags & TESS_ALLOW_NONFINITE_SPREAD)
-        return;
-    TESS_NO_UNROLL
-    for (tess_i32 r = 0; r < count; r++)
-        if (memory->is_bad[r])
-            tess_forward_exact(item, item->tile.first + r, exchange);
+    if ((args->flags & TESS_ALLOW_NONFINITE_SPREAD) == 0) {
+        TESS_BARRIER(); /* marks are there */
+        if (tess_thread() == 0) {
+            tess_u32 any = 0;
+            TESS_NO_UNROLL
+            for (tess_i32 r = 0; r < count; r++)
+                any |= memory->is_bad[r];
+            *flag = any;
+        }
+    }
 }
 
-TESS_FN void tess_forward_tile(tess_args_at args, __local tess_forward_memory *memory)
+TESS_FN void tess_forward_tile(tess_args_at args, __local tess_forward_memory *memory,
+                               __global tess_u32 *flag)
 {
     __local const tess_forward_item *const item = &memory->item;
     float4 sums[TESS_ROWS_EACH][TESS_QUADS_EACH];
@@ -219,14 +223,15 @@ TESS_FN void tess_forward_tile(tess_args_at args, __local tess_forward_memory *m
         tess_sums(sums, memory->weights, tess_stream_of(item->v, memory->v_index),
                   item->share_end - column, memory->stage);
     }
-    tess_finish_tile(args, states, sums, memory);
+    tess_finish_tile(args, states, sums, memory, flag);
 }
 
-/* The role FORWARD MAIN. */
+/* The role FORWARD MAIN_CHECKED. */
 TESS_CL_KERNEL(TESS_CL_FORWARD_PARAMETERS)
 {
     __local tess_forward_memory memory;
     TESS_CL_FORWARD_ADDRESSES(to);
+    __global tess_u32 *const flags = (__global tess_u32 *)(to.at[TESS_AT_WORKSPACE] + args->redo);
 
     TESS_CL_FOR_ITEMS(i)
     {
@@ -234,7 +239,9 @@ TESS_CL_KERNEL(TESS_CL_FORWARD_PARAMETERS)
             memory.item = tess_forward_item_at(args, &to, i);
         TESS_BARRIER(); /* the item is there */
         if (memory.item.tile.first < memory.item.tile.end)
-            tess_forward_tile(args, &memory);
+            tess_forward_tile(args, &memory, flags + i);
+        else if (tess_thread() == 0 && (args->flags & TESS_ALLOW_NONFINITE_SPREAD) == 0)
+            flags[i] = 0;
         TESS_BARRIER(); /* before the next item writes where this one reads */
     }
 }

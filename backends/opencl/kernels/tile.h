@@ -5,24 +5,28 @@
 
 #include "sequence.h"
 
-/* The 128 work-items of a group stand in a grid of 8 x 16. One owns the elements (y + 8 r,
- * x + 16 c) of a tile of scores, and of a tile of outputs the rows y + 8 r with dims
- * 4 x + 64 j ... + 3. The resident rows of a tile (queries in the forward pass) are in local memory
- * from its start to its end; what streams past (keys, values) comes in chunks, by dims for the
- * product of rows with rows, by rows for the product of weights with rows. The next chunk is on its
- * way from global memory into registers while the present one is multiplied.
+/* The 128 work-items of a group stand in a grid of 8 x 16, or 4 x 32 for the fewest rows. Of 8 x 16
+ * one owns the elements (y + 8 r, x + 16 c) of a tile of scores, and of a tile of outputs the rows
+ * y + 8 r with dims 4 x + 64 j ... + 3. The resident rows of a tile (queries in the forward pass)
+ * are in local memory from its start to its end; what streams past (keys, values) comes in chunks,
+ * by dims for the product of rows with rows, by rows for the product of weights with rows.
  *
- *     resident[STAY][DIMS / 4 + 1]     all of the tile's rows, in quads
- *     stage[...]                       by dims: STREAM rows x 4 quads, pitch 5; by rows: rows x
- * DIMS weights[STAY][STREAM + 4]        P, or a gradient of scores
+ *     resident[STAY][DIMS / 4 + 1]   all of the tile's rows, in quads
+ *     stage[...]                     by dims: STREAM rows x 4 quads, pitch 5; by rows: rows x DIMS
+ *     weights[STAY][STREAM + 4]      P, or a gradient of scores
  *
  * A pitch of one quad more than a power of two spreads 8 rows at one dim over all banks.
  *
  * The kernel defines before it includes this, by names of the line's numbers:
  *     TESS_STAY     rows of the tile that stays
  *     TESS_STREAM   rows of what streams past at a time */
+#if TESS_STAY >= 8
 #define TESS_GRID_ROWS 8
 #define TESS_GRID_COLUMNS 16
+#else
+#define TESS_GRID_ROWS 4
+#define TESS_GRID_COLUMNS 32
+#endif
 #define TESS_CHUNK_QUADS 4
 #define TESS_CHUNK_PITCH (TESS_CHUNK_QUADS + 1)
 #define TESS_QUADS (TESS_CL_DIMS / 4)
@@ -41,17 +45,11 @@
 #define TESS_BY_DIMS (TESS_STREAM * TESS_CHUNK_PITCH)
 #define TESS_BY_ROWS (TESS_CHUNK_ROWS * TESS_QUADS)
 #define TESS_STAGE (TESS_BY_DIMS > TESS_BY_ROWS ? TESS_BY_DIMS : TESS_BY_ROWS) /* in quads */
-#define TESS_FETCH_DIMS (TESS_STREAM * TESS_CHUNK_QUADS / TESS_CL_GROUP)
-#define TESS_FETCH_ROWS (TESS_BY_ROWS / TESS_CL_GROUP)
 
 TESS_CL_ASSERT(tess_a_group_is_the_grid, TESS_CL_GROUP == TESS_GRID_ROWS * TESS_GRID_COLUMNS);
 TESS_CL_ASSERT(tess_a_tile_is_whole, TESS_STAY % TESS_GRID_ROWS == 0 &&
                                          TESS_STREAM % TESS_GRID_COLUMNS == 0 &&
                                          TESS_QUADS % TESS_GRID_COLUMNS == 0);
-TESS_CL_ASSERT(tess_fetches_are_whole,
-               TESS_FETCH_DIMS *TESS_CL_GROUP == TESS_STREAM * TESS_CHUNK_QUADS &&
-                   TESS_FETCH_ROWS * TESS_CL_GROUP == TESS_BY_ROWS);
-
 #ifdef FP_FAST_FMAF
 #define TESS_FMA(a, b, c) fma(a, b, c)
 #else
@@ -167,33 +165,20 @@ TESS_FN void tess_dots(float dots[TESS_ROWS_EACH][TESS_COLUMNS_EACH],
                        __local const float4 *resident, tess_stream from, __local float4 *stage)
 {
     const tess_i32 chunks = (from.dims + 4 * TESS_CHUNK_QUADS - 1) / (4 * TESS_CHUNK_QUADS);
-    float4 fetched[TESS_FETCH_DIMS];
 
     TESS_UNROLL
     for (int r = 0; r < TESS_ROWS_EACH; r++)
         TESS_UNROLL
     for (int c = 0; c < TESS_COLUMNS_EACH; c++)
         dots[r][c] = 0.0f;
-    TESS_UNROLL
-    for (int n = 0; n < TESS_FETCH_DIMS; n++) {
-        const tess_i32 q = tess_thread() + n * TESS_CL_GROUP;
-        fetched[n] = tess_stream_quad(from, q / TESS_CHUNK_QUADS, q % TESS_CHUNK_QUADS * 4);
-    }
     TESS_NO_UNROLL
     for (tess_i32 chunk = 0; chunk < chunks; chunk++) {
-        TESS_UNROLL
-        for (int n = 0; n < TESS_FETCH_DIMS; n++) {
-            const tess_i32 q = tess_thread() + n * TESS_CL_GROUP;
-            stage[q / TESS_CHUNK_QUADS * TESS_CHUNK_PITCH + q % TESS_CHUNK_QUADS] = fetched[n];
-        }
+        TESS_NO_UNROLL
+        for (tess_i32 q = tess_thread(); q < TESS_STREAM * TESS_CHUNK_QUADS; q += TESS_CL_GROUP)
+            stage[q / TESS_CHUNK_QUADS * TESS_CHUNK_PITCH + q % TESS_CHUNK_QUADS] =
+                tess_stream_quad(from, q / TESS_CHUNK_QUADS,
+                                 (chunk * TESS_CHUNK_QUADS + q % TESS_CHUNK_QUADS) * 4);
         TESS_BARRIER(); /* the chunk is there */
-        TESS_UNROLL
-        for (int n = 0; n < TESS_FETCH_DIMS; n++) {
-            const tess_i32 q = tess_thread() + n * TESS_CL_GROUP;
-            fetched[n] = tess_stream_quad(from, q / TESS_CHUNK_QUADS,
-                                          ((chunk + 1) * TESS_CHUNK_QUADS + q % TESS_CHUNK_QUADS) *
-                                              4); /* zeros at the end */
-        }
         tess_multiply_dims(dots, resident + chunk * TESS_CHUNK_QUADS, stage);
         TESS_BARRIER(); /* and read */
     }
@@ -241,26 +226,14 @@ TESS_FN void tess_sums(float4 sums[TESS_ROWS_EACH][TESS_QUADS_EACH], __local con
 {
     const tess_i32 rows = (tess_i32)tess_clamp(count, 0, TESS_STREAM);
     const tess_i32 chunks = (rows + TESS_CHUNK_ROWS - 1) / TESS_CHUNK_ROWS;
-    float4 fetched[TESS_FETCH_ROWS];
 
-    TESS_UNROLL
-    for (int n = 0; n < TESS_FETCH_ROWS; n++) {
-        const tess_i32 q = tess_thread() + n * TESS_CL_GROUP;
-        fetched[n] = tess_stream_quad(from, q / TESS_QUADS, q % TESS_QUADS * 4);
-    }
     TESS_NO_UNROLL
     for (tess_i32 chunk = 0; chunk < chunks; chunk++) {
-        TESS_UNROLL
-        for (int n = 0; n < TESS_FETCH_ROWS; n++)
-            stage[tess_thread() + n * TESS_CL_GROUP] = fetched[n];
+        TESS_NO_UNROLL
+        for (tess_i32 q = tess_thread(); q < TESS_BY_ROWS; q += TESS_CL_GROUP)
+            stage[q] = tess_stream_quad(from, chunk * TESS_CHUNK_ROWS + q / TESS_QUADS,
+                                        q % TESS_QUADS * 4);
         TESS_BARRIER(); /* the chunk is there */
-        TESS_UNROLL
-        for (int n = 0; n < TESS_FETCH_ROWS; n++) {
-            const tess_i32 q = tess_thread() + n * TESS_CL_GROUP;
-            if (chunk + 1 < chunks)
-                fetched[n] = tess_stream_quad(from, (chunk + 1) * TESS_CHUNK_ROWS + q / TESS_QUADS,
-                                              q % TESS_QUADS * 4);
-        }
         tess_multiply_rows(sums, weights + chunk * TESS_CHUNK_ROWS, stage, from.dims);
         TESS_BARRIER(); /* and read */
     }
