@@ -14,7 +14,9 @@ typedef int tess_i32;
 typedef uint tess_u32;
 typedef long tess_i64;
 typedef ulong tess_u64;
-#define TESS_FN static inline
+/* Always: PoCL 3.1 with LLVM 15 crashes where a function with a struct of addresses as a parameter
+ * is called twice and inlined late. */
+#define TESS_FN static inline __attribute__((always_inline))
 #define TESS_NEG_INF (-INFINITY)
 TESS_FN tess_f32 tess_exp2(tess_f32 x)
 {

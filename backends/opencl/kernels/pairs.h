@@ -110,13 +110,13 @@ TESS_FN tess_pulled tess_pull(__local const tess_backward_item *item, tess_i64 r
 }
 
 typedef struct tess_backward_memory {
-    float4 a[TESS_STAY * TESS_PITCH], b[TESS_STAY * TESS_PITCH]; /* Q and dO, or K and V */
+    float4 resident[2][TESS_STAY * TESS_PITCH]; /* Q and dO, or K and V */
     float4 stage[TESS_STAGE];
-    float weights[TESS_STAY * TESS_WEIGHT_PITCH] __attribute__((aligned(16)));
-    float grads[TESS_STAY * TESS_WEIGHT_PITCH] __attribute__((aligned(16)));
+    /* P, and gradients; before them the dots of both */
+    float weights[2][TESS_STAY * TESS_WEIGHT_PITCH] __attribute__((aligned(16)));
     tess_backward_item item;
-    tess_rows to_a, to_b;                                /* dQ, or dK and dV */
-    tess_i64 index_a[TESS_STREAM], index_b[TESS_STREAM]; /* of what streams past */
+    tess_rows to[2];                /* dQ, or dK and dV */
+    tess_i64 index[2][TESS_STREAM]; /* of what streams past */
     float factors[TESS_STAY];
     tess_u32 is_bad[TESS_STAY];
 } tess_backward_memory;
@@ -158,11 +158,13 @@ TESS_FN void tess_lay_dots(float dots[TESS_ROWS_EACH][TESS_COLUMNS_EACH], __loca
 }
 
 #ifdef TESS_QUERIES_STAY
+#define TESS_GRADIENTS 1
 #define TESS_STREAM_A(item) ((item)->k)
 #define TESS_STREAM_B(item) ((item)->v)
 #define TESS_STAY_A(item) ((item)->q)
 #define TESS_STAY_B(item) ((item)->d_o)
 #else
+#define TESS_GRADIENTS 2
 #define TESS_STREAM_A(item) ((item)->q)
 #define TESS_STREAM_B(item) ((item)->d_o)
 #define TESS_STAY_A(item) ((item)->k)
@@ -171,45 +173,60 @@ TESS_FN void tess_lay_dots(float dots[TESS_ROWS_EACH][TESS_COLUMNS_EACH], __loca
 
 TESS_FN void tess_keep_pairs(__local tess_backward_memory *memory)
 {
-    tess_keep_resident(TESS_STAY_A(&memory->item), memory->item.first, memory->a);
-    tess_keep_resident(TESS_STAY_B(&memory->item), memory->item.first, memory->b);
+    tess_keep_resident(TESS_STAY_A(&memory->item), memory->item.first, memory->resident[0]);
+    tess_keep_resident(TESS_STAY_B(&memory->item), memory->item.first, memory->resident[1]);
     if (tess_thread() < TESS_STAY) {
         memory->factors[tess_thread()] = 1.0f;
         memory->is_bad[tess_thread()] = 0;
     }
 }
 
-/* One tile of pairs: the resident rows against those from `streamed` on. Leaves weights and grads;
- * the barrier at its end makes them seen. */
+/* What streams past: of dot(q, k), or of dot(dO, v). */
+TESS_FN tess_stream tess_stream_at(__local const tess_backward_memory *memory, int which)
+{
+    if (which)
+        return tess_stream_of(TESS_STREAM_B(&memory->item), memory->index[1]);
+    return tess_stream_of(TESS_STREAM_A(&memory->item), memory->index[0]);
+}
+
+/* One tile of pairs: the resident rows against those from `streamed` on. Leaves weights[0], P, and
+ * weights[1], gradients; the barrier at its end makes them seen. Both products are one in the text,
+ * which halves what a driver compiles. */
 TESS_FN void tess_pair_tile(tess_i64 streamed, int is_of_score,
                             __local tess_backward_memory *memory)
 {
     __local const tess_backward_item *const item = &memory->item;
-    float dots[TESS_ROWS_EACH][TESS_COLUMNS_EACH];
 
     tess_list_rows(TESS_STREAM_A(item), streamed, item->seen_first, item->seen_end,
-                   memory->index_a);
+                   memory->index[0]);
     tess_list_rows(TESS_STREAM_B(item), streamed, item->seen_first, item->seen_end,
-                   memory->index_b);
+                   memory->index[1]);
     TESS_BARRIER(); /* the lists are there, and the resident rows */
-    tess_dots(dots, memory->a, tess_stream_of(TESS_STREAM_A(item), memory->index_a), memory->stage);
-    tess_lay_dots(dots, memory->weights);
-    tess_dots(dots, memory->b, tess_stream_of(TESS_STREAM_B(item), memory->index_b), memory->stage);
-    tess_lay_dots(dots, memory->grads);
-    tess_pull_tile(item, streamed, is_of_score, memory->weights, memory->grads);
+    TESS_NO_UNROLL
+    for (int which = 0; which < 2; which++) {
+        float dots[TESS_ROWS_EACH][TESS_COLUMNS_EACH];
+        tess_dots(dots, memory->resident[which], tess_stream_at(memory, which), memory->stage);
+        tess_lay_dots(dots, memory->weights[which]);
+    }
+    tess_pull_tile(item, streamed, is_of_score, memory->weights[0], memory->weights[1]);
     TESS_BARRIER(); /* P and gradients are there */
 }
 
-/* Writes one gradient of a tile and marks what is not finite. */
-TESS_FN void tess_put_gradient(float4 sums[TESS_ROWS_EACH][TESS_QUADS_EACH],
-                               __local const tess_rows *to, __local tess_backward_memory *memory)
+/* Writes the gradients of a tile and marks what is not finite. */
+TESS_FN void tess_put_gradients(float4 sums[TESS_GRADIENTS][TESS_ROWS_EACH][TESS_QUADS_EACH],
+                                __local tess_backward_memory *memory)
 {
     const tess_i32 count = (tess_i32)(memory->item.end - memory->item.first);
 
-    tess_lay_down(sums, memory->a); /* which no product reads any more */
-    TESS_BARRIER();                 /* the sums are there */
-    if (to->base)
-        tess_put_rows(*to, memory->item.first, count, memory->a, memory->factors, memory->is_bad);
+    TESS_UNROLL
+    for (int which = 0; which < TESS_GRADIENTS; which++)
+        tess_lay_down(sums[which], memory->resident[which]); /* which no product reads any more */
+    TESS_BARRIER();                                          /* the sums are there */
+    TESS_NO_UNROLL
+    for (int which = 0; which < TESS_GRADIENTS; which++)
+        if (memory->to[which].base)
+            tess_put_rows(memory->to[which], memory->item.first, count, memory->resident[which],
+                          memory->factors, memory->is_bad);
     TESS_BARRIER(); /* and written, and marks are there */
 }
 
@@ -286,9 +303,9 @@ TESS_FN void tess_backward_exact(__local tess_backward_memory *memory, __local f
             TESS_BARRIER(); /* and read */
         }
         if (is_bad) {
-            tess_put_exact(a, memory->to_a, own);
+            tess_put_exact(a, memory->to[0], own);
 #ifdef TESS_KEYS_STAY
-            tess_put_exact(b, memory->to_b, own);
+            tess_put_exact(b, memory->to[1], own);
 #endif
         }
     }

@@ -72,7 +72,7 @@ TESS_FN void tess_sum_tiles(tess_args_at args, const tess_addresses *to, tess_su
                 TESS_NO_UNROLL
                 for (tess_i64 at = first; at < end; at++) {
                     tess_pair_tile(at * TESS_STREAM, 1, memory);
-                    tess_add_tile(sums, item, at * TESS_STREAM, memory->grads);
+                    tess_add_tile(sums, item, at * TESS_STREAM, memory->weights[1]);
                 }
             }
         }

@@ -62,32 +62,31 @@ TESS_FN void tess_take_keys(tess_args_at args, const tess_addresses *to, tess_i6
     item.tile_first = begin / TESS_STREAM;
     item.tile_end = end > begin ? (end + TESS_STREAM - 1) / TESS_STREAM : item.tile_first;
     memory->item = item;
-    memory->to_a = tess_key_rows(args, to, to->at[TESS_AT_DK], args->dk_stride, args->head_dim,
-                                 args->dk_dtype, s, head_kv);
-    memory->to_b = tess_key_rows(args, to, to->at[TESS_AT_DV], args->dv_stride, args->head_dim_v,
-                                 args->dv_dtype, s, head_kv);
+    memory->to[0] = tess_key_rows(args, to, to->at[TESS_AT_DK], args->dk_stride, args->head_dim,
+                                  args->dk_dtype, s, head_kv);
+    memory->to[1] = tess_key_rows(args, to, to->at[TESS_AT_DV], args->dv_stride, args->head_dim_v,
+                                  args->dv_dtype, s, head_kv);
 }
 
 TESS_FN void tess_keys_tile(tess_args_at args, __local tess_backward_memory *memory)
 {
     __local const tess_backward_item *const item = &memory->item;
-    float4 dk[TESS_ROWS_EACH][TESS_QUADS_EACH], dv[TESS_ROWS_EACH][TESS_QUADS_EACH];
+    float4 sums[2][TESS_ROWS_EACH][TESS_QUADS_EACH]; /* dK, dV */
 
     tess_keep_pairs(memory);
-    tess_clear(dk);
-    tess_clear(dv);
+    tess_clear(sums[0]);
+    tess_clear(sums[1]);
     TESS_NO_UNROLL
     for (tess_i64 tile = item->tile_first; tile < item->tile_end; tile++) {
         const tess_i64 row = tile * TESS_STREAM;
         tess_pair_tile(row, 0, memory);
-        tess_sums(dv, memory->weights, tess_stream_of(item->d_o, memory->index_b),
-                  item->seen_end - row, memory->stage);
-        tess_sums(dk, memory->grads, tess_stream_of(item->q, memory->index_a), item->seen_end - row,
-                  memory->stage);
+        TESS_UNROLL
+        for (int which = 0; which < 2; which++)
+            tess_sums(sums[which], memory->weights[1 - which], tess_stream_at(memory, which),
+                      item->seen_end - row, memory->stage);
     }
     TESS_BARRIER(); /* marks are there even when no tile was */
-    tess_put_gradient(dk, &memory->to_a, memory);
-    tess_put_gradient(dv, &memory->to_b, memory);
+    tess_put_gradients(sums, memory);
     if ((args->flags & TESS_ALLOW_NONFINITE_SPREAD) == 0)
         tess_backward_exact(memory, (__local float *)memory->stage);
 }

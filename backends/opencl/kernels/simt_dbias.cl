@@ -67,14 +67,14 @@ TESS_CL_KERNEL(TESS_CL_BACKWARD_PARAMETERS)
         tess_sum_tiles(args, &to, over, &memory, sums);
         TESS_UNROLL
         for (int n = 0; n < TESS_ADDED; n++)
-            memory.weights[(tess_own_y() + n / TESS_COLUMNS_EACH * TESS_GRID_ROWS) *
-                               TESS_WEIGHT_PITCH +
-                           tess_own_x() + n % TESS_COLUMNS_EACH * TESS_GRID_COLUMNS] = sums[n];
+            memory.weights[0][(tess_own_y() + n / TESS_COLUMNS_EACH * TESS_GRID_ROWS) *
+                                  TESS_WEIGHT_PITCH +
+                              tess_own_x() + n % TESS_COLUMNS_EACH * TESS_GRID_COLUMNS] = sums[n];
         TESS_BARRIER(); /* the sums are there */
         tess_put_bias(args,
                       (__global float *)to.at[TESS_AT_DBIAS] + sequence * args->dbias_stride[0] +
                           head * args->dbias_stride[1],
-                      row * TESS_STAY, column * TESS_STREAM, memory.weights);
+                      row * TESS_STAY, column * TESS_STREAM, memory.weights[0]);
         TESS_BARRIER(); /* before the next item writes where this one reads */
     }
 }

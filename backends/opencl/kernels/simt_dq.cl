@@ -17,26 +17,26 @@ TESS_FN void tess_take_rows(tess_args_at args, const tess_addresses *to, tess_i6
 
     memory->item = tess_take_queries(tess_backward_item_of(args, to, s, head, args->group),
                                      tile.first, tile.end);
-    memory->to_a = tess_query_rows(to->at[TESS_AT_DQ], args->dq_stride, args->head_dim,
-                                   args->dq_dtype, s, head, args->group);
+    memory->to[0] = tess_query_rows(to->at[TESS_AT_DQ], args->dq_stride, args->head_dim,
+                                    args->dq_dtype, s, head, args->group);
 }
 
 TESS_FN void tess_queries_tile(tess_args_at args, __local tess_backward_memory *memory)
 {
     __local const tess_backward_item *const item = &memory->item;
-    float4 dq[TESS_ROWS_EACH][TESS_QUADS_EACH];
+    float4 sums[1][TESS_ROWS_EACH][TESS_QUADS_EACH];
 
     tess_keep_pairs(memory);
-    tess_clear(dq);
+    tess_clear(sums[0]);
     TESS_NO_UNROLL
     for (tess_i64 tile = item->tile_first; tile < item->tile_end; tile++) {
         const tess_i64 column = tile * TESS_STREAM;
         tess_pair_tile(column, 0, memory);
-        tess_sums(dq, memory->grads, tess_stream_of(item->k, memory->index_a),
-                  item->seen_end - column, memory->stage);
+        tess_sums(sums[0], memory->weights[1], tess_stream_at(memory, 0), item->seen_end - column,
+                  memory->stage);
     }
     TESS_BARRIER(); /* marks are there even when no tile was */
-    tess_put_gradient(dq, &memory->to_a, memory);
+    tess_put_gradients(sums, memory);
     if ((args->flags & TESS_ALLOW_NONFINITE_SPREAD) == 0)
         tess_backward_exact(memory, (__local float *)memory->stage);
 }
