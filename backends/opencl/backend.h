@@ -46,9 +46,10 @@ extern const size_t tess_cl_kernel_count;
 /* Whether a kernel can be run on a device with these numbers at all. */
 bool tess_cl_fits(const tess_cl_kernel *kernel, const tess_caps *caps);
 
-/* The kernel that plays a role in a problem; NULL when there is none. */
+/* The kernel that plays a role in a problem, of that family (its needs) where there is one; NULL
+ * when there is none. */
 const tess_cl_kernel *tess_cl_find(tess_gpu_role role, const tess_problem *problem,
-                                   const tess_caps *caps);
+                                   const tess_caps *caps, uint32_t family);
 
 /* Whether the kernels beside a main one can do all that a problem asks for. */
 tess_refusal tess_cl_accept(const tess_problem *problem, const tess_caps *caps);

@@ -158,7 +158,7 @@ static bool list_devices(tess_cl_driver *driver, tess_text *out_why)
     void *ids[MOST_PLATFORMS];
     platform platforms[MOST_PLATFORMS];
     char name[128];
-    uint32_t count = 0;
+    uint32_t count = 0, named = 0;
     const tess_cl_code code = driver->platforms(MOST_PLATFORMS, ids, &count);
 
     if (code == TESS_CL_NO_PLATFORM || (code == TESS_CL_SUCCESS && count == 0)) {
@@ -174,16 +174,18 @@ static bool list_devices(tess_cl_driver *driver, tess_text *out_why)
     if (count > MOST_PLATFORMS)
         count = MOST_PLATFORMS;
     for (uint32_t i = 0; i < count; i++) {
-        platforms[i].id = ids[i];
-        platforms[i].found = i;
+        platform *const next = &platforms[named];
+        next->id = ids[i];
+        next->found = i;
         if (driver->platform_info(ids[i], TESS_CL_PLATFORM_NAME, sizeof name, name, NULL) !=
             TESS_CL_SUCCESS)
-            name[0] = '\0';
+            continue; /* what cannot even say its name is broken */
         name[sizeof name - 1] = '\0';
-        write_slug(name, platforms[i].slug, sizeof platforms[i].slug);
+        write_slug(name, next->slug, sizeof next->slug);
+        named++;
     }
-    sort_platforms(platforms, count);
-    for (uint32_t i = 0; i < count; i++)
+    sort_platforms(platforms, named);
+    for (uint32_t i = 0; i < named; i++)
         add_devices(driver, &platforms[i], (int32_t)i);
     if (driver->count == 0)
         tess_text_add(out_why, "the OpenCL loader finds %u platform%s without a device",

@@ -22,15 +22,24 @@ static bool takes(const tess_cl_kernel *kernel, tess_gpu_role role, const tess_p
            (kernel->most_rows == 0 || problem->rows * problem->group <= kernel->most_rows);
 }
 
+/* Whether a kernel is to be preferred: one of the main kernel's family is, whatever its priority.
+ */
+static bool is_better(const tess_cl_kernel *kernel, const tess_cl_kernel *best, uint32_t family)
+{
+    if (!best || (kernel->needs == family) != (best->needs == family))
+        return !best || kernel->needs == family;
+    return kernel->priority > best->priority;
+}
+
 const tess_cl_kernel *tess_cl_find(tess_gpu_role role, const tess_problem *problem,
-                                   const tess_caps *caps)
+                                   const tess_caps *caps, uint32_t family)
 {
     const tess_cl_kernel *best = NULL;
 
     for (size_t i = 0; i < tess_cl_kernel_count; i++) {
         const tess_cl_kernel *kernel = &tess_cl_kernels[i];
         if (takes(kernel, role, problem) && tess_cl_fits(kernel, caps) &&
-            (!best || kernel->priority > best->priority))
+            is_better(kernel, best, family))
             best = kernel;
     }
     return best;
@@ -56,7 +65,7 @@ tess_refusal tess_cl_accept(const tess_problem *problem, const tess_caps *caps)
     if (tess_problem_is_paged(problem)) /* as on the CPU: two sequences may share a page */
         return (tess_refusal){TESS_REFUSED_PAGING, problem->page_size, 0};
     for (int i = 0; i < GRADIENT_ROLES; i++)
-        if (!tess_cl_find(gradient_roles[i].role, problem, caps))
+        if (!tess_cl_find(gradient_roles[i].role, problem, caps, TESS_CL_ANY))
             offered &= ~gradient_roles[i].gradient;
     return offered == problem->gradients
                ? (tess_refusal){TESS_ACCEPTED, 0, 0}
@@ -157,7 +166,9 @@ static tess_status add_role(const making *m, tess_gpu_role role)
         [TESS_GPU_REDO] = "redo",  [TESS_GPU_COMBINE] = "combine", [TESS_GPU_DELTA] = "delta",
         [TESS_GPU_DQ] = "dQ",      [TESS_GPU_DBIAS] = "dbias",     [TESS_GPU_DSLOPE] = "dslope",
         [TESS_GPU_DSINK] = "dsink"};
-    const tess_cl_kernel *kernel = tess_cl_find(role, &m->schedule->problem, &m->device->caps);
+    const tess_cl_kernel *const main = m->schedule->kernel->entry;
+    const tess_cl_kernel *kernel =
+        tess_cl_find(role, &m->schedule->problem, &m->device->caps, main->needs);
 
     if (!kernel)
         return tess_fail(m->device->host, TESS_UNSUPPORTED,
