@@ -4,8 +4,8 @@
 
 Usage: lint_cl.py KERNELS.def FOLDER_OF_TEXTS
 
-No device and no driver takes part: this is OpenCL C 1.2 as the language defines it, with warnings as
-errors, and the assertions in the kernels. Skipped (77) without clang.
+No device and no driver takes part: this is OpenCL C 1.2 as the language defines it, with warnings
+as errors, and the assertions in the kernels. Skipped (77) without clang.
 """
 import pathlib
 import re

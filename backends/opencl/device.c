@@ -5,6 +5,7 @@
 #include "backends/opencl/cache.h"
 #include "core/base/alloc.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -134,8 +135,10 @@ static void ask_text(const tess_cl_driver *driver, void *device, uint32_t what, 
 static tess_status learn(const tess_cl_driver *driver, const tess_host *host,
                          const tess_cl_place *place, facts *out)
 {
-    void *const device = place->device;
+    void *device;
 
+    assert(place); /* said for analysers, who do not follow it there */
+    device = place->device;
     memset(out, 0, sizeof *out);
 #define ASK(what, member) \
     TESS_TRY(ask(driver, host, device, what, sizeof out->member, &out->member))
