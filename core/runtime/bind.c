@@ -71,8 +71,9 @@ static bool is_bound(const tess_binding *b)
     return b->is_wanted && b->base && !tess_layout_is_empty(&b->layout);
 }
 
-/* Every output against every other binding. */
-static tess_status check_overlap(const tess_host *host, const char *call,
+/* Every output against every other binding. Where addresses are not plain, those of one buffer are
+ * compared by their offsets; whether two buffers share memory is the caller's to know. */
+static tess_status check_overlap(const tess_host *host, const char *call, bool is_plain,
                                  const tess_binding bindings[TESS_AT_COUNT])
 {
     for (int i = 0; i < TESS_AT_COUNT; i++) {
@@ -80,7 +81,8 @@ static tess_status check_overlap(const tess_host *host, const char *call,
             continue;
         for (int j = 0; j < TESS_AT_COUNT; j++) {
             const bool was_compared = bindings[j].is_output && j <= i;
-            if (was_compared || !is_bound(&bindings[j]))
+            if (was_compared || !is_bound(&bindings[j]) ||
+                (!is_plain && bindings[i].base != bindings[j].base))
                 continue;
             if (tess_layouts_may_overlap(&bindings[i].layout, address_of(&bindings[i]),
                                          &bindings[j].layout, address_of(&bindings[j])))
@@ -120,8 +122,7 @@ tess_status tess_bind(const tess_plan *plan, const char *call,
 
     for (int i = 0; i < TESS_AT_COUNT; i++)
         TESS_TRY(tess_bind_check(host, call, is_plain, &bindings[i]));
-    if (is_plain)
-        TESS_TRY(check_overlap(host, call, bindings));
+    TESS_TRY(check_overlap(host, call, is_plain, bindings));
     for (int i = 0; i < TESS_AT_COUNT; i++) {
         if (!bindings[i].is_wanted || !bindings[i].base)
             continue;

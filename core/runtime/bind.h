@@ -26,8 +26,8 @@ tess_status tess_bind_check_call(const tess_plan *plan, const tess_queue *queue,
 tess_status tess_bind_check(const tess_host *host, const char *call, bool is_plain,
                             const tess_binding *binding);
 
-/* Checks every binding and writes the addresses. Overlap is looked for where addresses are plain.
- * Fails with TESS_INVALID naming the argument. */
+/* Checks every binding and writes the addresses. Overlap is looked for among plain addresses, and
+ * within one buffer where there are buffers. Fails with TESS_INVALID naming the argument. */
 tess_status tess_bind(const tess_plan *plan, const char *call,
                       const tess_binding bindings[TESS_AT_COUNT],
                       tess_address out_addresses[TESS_AT_COUNT]);

@@ -14,8 +14,8 @@ extern "C" {
  * tess_device_allocate() gives it and as the program's own clCreateBuffer() does, and `offset` the
  * bytes from its start to element (0,0,0,0), a multiple of the element's size. A buffer must be of
  * the context of the plan's device. Plans do not retain buffers; the driver does while commands use
- * them. The library cannot see how large a buffer is meant to be, nor whether two of them overlap.
- */
+ * them. Outputs may not overlap in a buffer; whether two buffers share memory is the
+ * caller's to know. */
 
 /* Makes a device of a context of the caller's, so that its buffers and queues may be used. Wrapping
  * the same context and device again gives the same device. The context is retained until the

@@ -220,6 +220,29 @@ static void a_workspace_is_aligned(void **state)
     assert_driver_is_empty("a life");
 }
 
+/* In one buffer an output may lie beside an input, not on it. */
+static void tensors_of_one_buffer_may_not_overlap(void **state)
+{
+    tally memory = TALLY_EMPTY;
+    tess_forward_args args;
+    life l;
+
+    (void)state;
+    use_loader(0);
+    memset(&l, 0, sizeof l);
+    l.context = make_context(&memory);
+    assert_fine(l.context, make(&l));
+    args = forward_args(&l);
+    args.o = (tess_out){l.memory[0], 128};
+    assert_refused(l.context, tess_plan_run_forward(l.forward, l.queue, &args), TESS_INVALID,
+                   "tess_plan_run_forward", "o shares memory with q", "O on Q");
+    args.o.offset = BYTES / 2;
+    assert_fine(l.context, tess_plan_run_forward(l.forward, l.queue, &args));
+    end(&l);
+    assert_nothing_is_left(&memory);
+    assert_driver_is_empty("an overlap");
+}
+
 static void *run_often(void *user)
 {
     life *const l = user;
@@ -703,6 +726,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_launch_gets_numbers_buffers_and_offsets),
         cmocka_unit_test(a_workspace_is_aligned),
+        cmocka_unit_test(tensors_of_one_buffer_may_not_overlap),
         cmocka_unit_test(threads_share_a_plan),
         cmocka_unit_test(devices_are_named_by_platform),
         cmocka_unit_test(what_is_not_there_has_a_reason),

@@ -113,16 +113,17 @@ static void a_list_is_refused_for_its_first_wrong_name(void **state)
 
 static void the_sentence_lists_every_backend(void **state)
 {
-    char text[256];
+    char text[256], last[64];
     tess_text out = tess_text_in(text, sizeof text);
     size_t count = 0;
     const tess_backend *const *const table = tess_registry(&count);
 
     (void)state;
     tess_registry_write(&out);
+    snprintf(last, sizeof last, " or %s", table[count - 1]->name);
     for (size_t i = 0; i < count; i++)
         assert_non_null(strstr(text, table[i]->name));
-    assert_true(count == 1 || strstr(text, " or cpu"));
+    assert_true(count == 1 || strstr(text, last));
 }
 
 int main(void)

@@ -227,7 +227,8 @@ TESS_FN void tess_put_gradients(float4 sums[TESS_GRADIENTS][TESS_ROWS_EACH][TESS
         if (memory->to[which].base)
             tess_put_rows(memory->to[which], memory->item.first, count, memory->resident[which],
                           memory->factors, memory->is_bad);
-    TESS_BARRIER(); /* and written, and marks are there */
+    /* and written, before others write rows again; and marks are there */
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 }
 
 /* ---- One row or column by itself --------------------------------------------------------------

@@ -69,8 +69,7 @@ TESS_FN tess_i32 tess_own_y(void)
     return tess_thread() / TESS_GRID_COLUMNS;
 }
 
-/* What one work-item writes to local memory, and to global memory that its group reads again, is
- * there for the others behind this. */
+/* What one work-item writes to local memory is there for the others behind this. */
 #define TESS_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 
 /* No index of an element: strides may be negative, reaches stay below 2^61. */
