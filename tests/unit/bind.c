@@ -91,8 +91,8 @@ static void plain_addresses_are_added_up(void **state)
     assert_null(f.addresses[TESS_AT_V].base);
 }
 
-/* A handle says nothing about where its memory is: it is passed on with its offset, and neither
- * alignment nor overlap can be told from it. */
+/* A handle says nothing about where its memory is: it is passed on with its offset, and alignment
+ * cannot be told from it, nor whether it shares memory with another handle. */
 static void handles_are_passed_on(void **state)
 {
     static char handles[4];
@@ -101,11 +101,13 @@ static void handles_are_passed_on(void **state)
     (void)state;
     make(&f, false);
     put(&f, TESS_AT_Q, "q", handles + 1, 32);
-    put(&f, TESS_AT_O, "o", handles + 1, 32)->is_output = true;
+    put(&f, TESS_AT_O, "o", handles + 2, 32)->is_output = true;
     assert_fine(NULL, bind(&f));
     assert_ptr_equal(f.addresses[TESS_AT_Q].base, handles + 1);
     assert_int_equal(f.addresses[TESS_AT_Q].offset, 32);
-    assert_ptr_equal(f.addresses[TESS_AT_O].base, handles + 1);
+    assert_ptr_equal(f.addresses[TESS_AT_O].base, handles + 2);
+    put(&f, TESS_AT_O, "o", handles + 1, 32)->is_output = true;
+    assert_refused(NULL, bind(&f), TESS_INVALID, call, "o shares memory with q", "one handle");
 }
 
 static void what_is_wrong_with_a_handle_is_still_seen(void **state)

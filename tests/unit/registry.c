@@ -13,6 +13,8 @@ static void the_table_is_in_order_of_priority(void **state)
     assert_true(count >= 1);
     for (size_t i = 1; i < count; i++)
         assert_true(table[i - 1]->priority > table[i]->priority);
+    if (strcmp(table[count - 1]->name, "opencl") == 0)
+        count--; /* which may be this CPU by a slower way, so it is only used when it is named */
     assert_string_equal(table[count - 1]->name, "cpu"); /* always there, never preferred */
 }
 
