@@ -26,6 +26,13 @@ TESS_PTX void tess_ptx_cp_async_16(tess_u32 to, const void *from, tess_u32 bytes
                  : "memory");
 }
 
+/* The same of 4 bytes, by way of the first cache level: bytes is 0 or 4. */
+TESS_PTX void tess_ptx_cp_async_4(tess_u32 to, const void *from, tess_u32 bytes)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes)
+                 : "memory");
+}
+
 /* Closes this thread's group of copies. */
 TESS_PTX void tess_ptx_cp_async_commit_group()
 {

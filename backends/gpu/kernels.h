@@ -35,7 +35,11 @@ typedef char tess_gpu_run_has_no_padding[sizeof(tess_gpu_run) == 24 ? 1 : -1];
  * row_tiles are those of the kernel that gets them, not of the plan's main one.
  *
  * Forward:   MAIN or MAIN_CHECKED, [REDO], [COMBINE]
- * Backward:  DELTA, MAIN or MAIN_CHECKED, [REDO], [DQ], [DBIAS], [DSLOPE], [DSINK]
+ * Backward:  DELTA, then one of
+ *                MAIN, [DQ]
+ *                MAIN_CHECKED, [REDO], [DQ, or DQ_CHECKED and [REDO_DQ]]
+ *                [CLEAR_DQ], MAIN_ADDS, [REDO], [FINISH_DQ]
+ *            then [DBIAS], [DSLOPE], [DSINK]
  *
  * A step is left out when the problem has no need of it: REDO behind a plain MAIN or with
  * TESS_ALLOW_NONFINITE_SPREAD, COMBINE with one split, a gradient that nobody wants. */
@@ -66,6 +70,24 @@ typedef enum tess_gpu_role {
     /* dQ, each row by one owner: item as in COMBINE. */
     TESS_GPU_DQ,
 
+    /* The same, but multiplies absent pairs by zero, with flags as MAIN_CHECKED has: behind those,
+     * so args.redo is further on than MAIN_CHECKED's. tile_rows is TESS_LEAST_FLAGGED_ROWS at
+     * least. Only behind a MAIN_CHECKED. */
+    TESS_GPU_DQ_CHECKED,
+
+    /* REDO for DQ_CHECKED. */
+    TESS_GPU_REDO_DQ,
+
+    /* MAIN_CHECKED that adds dQ, before the scale, to fp32 numbers at args.partial_dq, [row][head]
+     * [dim] with rows tess_dq_pitch() apart: in no fixed order. */
+    TESS_GPU_MAIN_ADDS,
+
+    /* Makes those numbers 0: item = TESS_CLEARED_QUADS times 16 bytes of them. */
+    TESS_GPU_CLEAR_DQ,
+
+    /* dQ from them, rows that are not finite computed again: item as in COMBINE. */
+    TESS_GPU_FINISH_DQ,
+
     /* dbias, each element by one owner, sums over axes of stride 0 included: item = ((b x heads +
      * h) x row tiles + tile) x column tiles + tile, of axes that are not summed over (1 of those
      * that are). */
@@ -79,6 +101,8 @@ typedef enum tess_gpu_role {
 
     TESS_GPU_ROLES
 } tess_gpu_role;
+
+#define TESS_CLEARED_QUADS 1024
 
 /* One line per compiled kernel in backends/gpu/simt.def and backends/cuda/kernels/matrix.def:
  *

@@ -33,13 +33,15 @@ typedef struct tess_args {
     tess_i64 partial_o, partial_lse; /* [split][row][head][dim], [split][row][head], fp32 */
     tess_i64 scratch, scratch_size;  /* per worker, where a backend has workers */
     tess_i64 sequence_list;          /* what one run finds out about its sequences; the backend's */
-    tess_i64 redo; /* of the flags of a GPU's work items, [item], 32 bits: 1 is done again */
+    tess_i64 redo; /* of the flags of a GPU's work items, [item], 32 bits: 1 is done again. In the
+                    * backward pass tiles of dQ have theirs behind those */
 
     /* backward only */
     tess_i64 share_columns; /* columns of one work item: whole tiles */
     tess_i64 dq_buffers;    /* partial sums of dQ that are kept apart, then added in order */
     tess_i64 delta;         /* offset of [row][head], fp32: dot(dO, O) - dLSE */
-    tess_i64 partial_dq;    /* offset of [buffer][row][head][dim], fp32 */
+    tess_i64 partial_dq;    /* offset of [buffer][row][head][dim], fp32; a GPU's rows of it are
+                             * tess_dq_pitch() apart */
     tess_i64 partial_bias;  /* offset of the CPU's partial sums of dslope: [item], fp32 */
 
     tess_i32 head_dim, head_dim_v;
@@ -54,6 +56,15 @@ typedef struct tess_args {
     tess_u32 reserved;
     tess_f32 scale, softcap;
 } tess_args;
+
+/* Dims of a row of sums of dQ that many add to: whole units of 16 bytes. */
+TESS_FN tess_i64 tess_dq_pitch(tess_i64 head_dim)
+{
+    return (head_dim + 3) / 4 * 4;
+}
+
+/* A backward kernel that flags tiles of dQ has so many folded rows in one at least. */
+#define TESS_LEAST_FLAGGED_ROWS 64
 
 /* The fixed order of addresses. */
 enum tess_address_index {

@@ -30,6 +30,8 @@ tess_refusal tess_kernel_accepts(const tess_kernel *kernel, const tess_problem *
         return refuse(TESS_REFUSED_HEAD_DIM, dim, kernel->max_head_dim);
     if (kernel->max_folded_rows && folded_rows > kernel->max_folded_rows)
         return refuse(TESS_REFUSED_ROWS, folded_rows, kernel->max_folded_rows);
+    if (kernel->adds_dq && (problem->flags & (TESS_DETERMINISTIC | TESS_BATCH_INVARIANT)))
+        return refuse(TESS_REFUSED_ORDER, 0, 0);
     if (kernel->accept)
         return kernel->accept(kernel, problem, caps);
     return refuse(TESS_ACCEPTED, 0, 0);
@@ -111,6 +113,10 @@ void tess_refusal_write(const tess_refusal *refusal, const tess_kernel *kernel, 
                       "for at most %" PRId64 " rows, with other bits than kernels for more: "
                       "TESS_BATCH_INVARIANT",
                       refusal->limit);
+        break;
+    case TESS_REFUSED_ORDER:
+        tess_text_add(out_text, "adds dQ up in an order of chance: TESS_DETERMINISTIC, "
+                                "TESS_BATCH_INVARIANT");
         break;
     case TESS_REFUSED_NAME:
         tess_text_add(out_text, "TESSERA_KERNEL does not name it");

@@ -24,6 +24,7 @@ typedef enum tess_refusal_code {
     TESS_REFUSED_WAVE,     /* seen: lanes of a wave of the device, limit: the kernel's */
     TESS_REFUSED_SHARED,   /* seen: bytes of shared memory of the device, limit: needed */
     TESS_REFUSED_BITS,     /* batch invariance; limit: the most rows it is for */
+    TESS_REFUSED_ORDER,    /* equal bits asked for, sums in no fixed order */
     TESS_REFUSED_NAME,     /* TESSERA_KERNEL names others */
     TESS_REFUSED_OUTRANKED /* it would take it; another is preferred */
 } tess_refusal_code;
@@ -49,6 +50,7 @@ struct tess_kernel {
     bool flags_items;   /* marks work items to be redone: tess_args.redo */
     bool share_is_tile; /* backward: a work item is one column tile, not TESS_SHARE_COLUMNS */
     bool leaves_dq;     /* backward: dQ is another kernel's, so none of its sums are kept */
+    bool adds_dq;       /* backward: one sum is, which all add to in an order of chance */
 
     /* Bytes of scratch per worker; NULL: none. */
     size_t (*scratch)(int64_t head_dim, int64_t head_dim_v);

@@ -139,8 +139,10 @@ static bool choose_shares(tess_schedule *s)
     args->share_columns = s->kernel->share_is_tile ? tile : share_tiles(s, heads) * tile;
     shares = tess_max_i64((p->columns + args->share_columns - 1) / args->share_columns, 1);
     buffers = p->flags & TESS_BATCH_INVARIANT ? MOST_DQ_BUFFERS : (WAVE_ITEMS + heads - 1) / heads;
-    args->dq_buffers =
-        s->kernel->leaves_dq ? 0 : tess_min_i64(tess_min_i64(buffers, MOST_DQ_BUFFERS), shares);
+    args->dq_buffers = s->kernel->adds_dq ? (p->gradients & TESS_GRADIENT_Q) != 0
+                       : s->kernel->leaves_dq
+                           ? 0
+                           : tess_min_i64(tess_min_i64(buffers, MOST_DQ_BUFFERS), shares);
     return tess_multiply_i64(heads, shares, &s->work_items);
 }
 
@@ -182,15 +184,30 @@ static bool lay_backward(tess_schedule *schedule, size_t *end)
 {
     const tess_problem *p = &schedule->problem;
     tess_args *args = &schedule->args;
+    const int64_t dims = schedule->kernel->adds_dq ? tess_dq_pitch(p->head_dim) : p->head_dim;
     int64_t rows, buffers;
 
     return tess_multiply_i64(tess_problem_total_rows(p), p->heads_q, &rows) &&
            tess_multiply_i64(rows, args->dq_buffers, &buffers) &&
            place(end, rows, sizeof(float), &args->delta) &&
-           place(end, buffers, (size_t)p->head_dim * sizeof(float), &args->partial_dq) &&
+           place(end, buffers, (size_t)dims * sizeof(float), &args->partial_dq) &&
            (!(p->gradients & TESS_GRADIENT_ALIBI) ||
             place(end, schedule->work_items, (size_t)p->group * sizeof(float),
                   &args->partial_bias));
+}
+
+/* Flags of work items, and in the backward pass behind them those of the tiles of dQ. */
+static bool count_flags(const tess_schedule *schedule, int64_t *out_count)
+{
+    const tess_problem *p = &schedule->problem;
+    int64_t tiles = 0;
+
+    if (p->pass == TESS_PASS_BACKWARD &&
+        (!tess_multiply_i64(p->sequences, p->heads_kv, &tiles) ||
+         !tess_multiply_i64(tiles, tess_walk_row_tiles(p->rows, p->group, TESS_LEAST_FLAGGED_ROWS),
+                            &tiles)))
+        return false;
+    return tess_add_i64(schedule->work_items, tiles, out_count);
 }
 
 /* Lays out scratch memory in the order the kernels first touch it. */
@@ -198,7 +215,7 @@ static bool lay_workspace(tess_schedule *schedule)
 {
     const tess_problem *p = &schedule->problem;
     tess_args *args = &schedule->args;
-    int64_t rows = 0;
+    int64_t rows = 0, flags = 0;
     size_t end = 0;
 
     if (schedule->workers) {
@@ -214,7 +231,7 @@ static bool lay_workspace(tess_schedule *schedule)
             return false;
     }
     if (schedule->kernel->flags_items && !(p->flags & TESS_ALLOW_NONFINITE_SPREAD) &&
-        !place(&end, schedule->work_items, sizeof(uint32_t), &args->redo))
+        (!count_flags(schedule, &flags) || !place(&end, flags, sizeof(uint32_t), &args->redo)))
         return false;
     if (p->pass == TESS_PASS_BACKWARD && !lay_backward(schedule, &end))
         return false;

@@ -58,7 +58,7 @@ TESS_PTX void tess_ptx_st_global_128(void *to, const tess_u32 (&from)[4])
 struct tess_ptx_copy {
     tess_u32 to;
     const void *from;
-    tess_u32 bytes;
+    tess_u32 bytes, size; /* what is read, what is written */
 };
 struct tess_ptx_copies {
     std::vector<std::vector<tess_ptx_copy>> groups; /* the last one is open */
@@ -70,14 +70,22 @@ static inline tess_ptx_copies &tess_ptx_own_copies()
     return lanes[tess_emulated_thread()];
 }
 
+static inline void tess_ptx_cp_async(tess_u32 to, const void *from, tess_u32 bytes, tess_u32 size)
+{
+    if (to % size != 0 || (bytes > 0 && reinterpret_cast<tess_u64>(from) % size != 0))
+        tess_emulated_fail("cp.async: an address is no multiple of the size");
+    if (bytes > size)
+        tess_emulated_fail("cp.async: more bytes than the size");
+    std::memset(tess_ptx_at(to), 0xFF, size);
+    tess_ptx_own_copies().groups.back().push_back({to, from, bytes, size});
+}
 TESS_PTX void tess_ptx_cp_async_16(tess_u32 to, const void *from, tess_u32 bytes)
 {
-    if (to % 16 != 0 || (bytes > 0 && reinterpret_cast<tess_u64>(from) % 16 != 0))
-        tess_emulated_fail("cp.async: an address is no multiple of 16");
-    if (bytes > 16)
-        tess_emulated_fail("cp.async: more than 16 bytes");
-    std::memset(tess_ptx_at(to), 0xFF, 16);
-    tess_ptx_own_copies().groups.back().push_back({to, from, bytes});
+    tess_ptx_cp_async(to, from, bytes, 16);
+}
+TESS_PTX void tess_ptx_cp_async_4(tess_u32 to, const void *from, tess_u32 bytes)
+{
+    tess_ptx_cp_async(to, from, bytes, 4);
 }
 TESS_PTX void tess_ptx_cp_async_commit_group()
 {
@@ -88,7 +96,7 @@ template <int PENDING> TESS_PTX void tess_ptx_cp_async_wait_group()
     auto &groups = tess_ptx_own_copies().groups;
     while (groups.size() > PENDING + 1) {
         for (const tess_ptx_copy &copy : groups.front()) {
-            std::memset(tess_ptx_at(copy.to), 0, 16);
+            std::memset(tess_ptx_at(copy.to), 0, copy.size);
             if (copy.bytes > 0)
                 std::memcpy(tess_ptx_at(copy.to), copy.from, copy.bytes);
         }

@@ -201,6 +201,8 @@ static void run_backward(fake_world *w, const tess_attention_desc *desc,
     assert_fine(w->context, tess_plan_create_backward(w->device, desc, gradients, &plan));
     assert_fine(w->context, tess_device_allocate(w->device, BYTES, &memory));
     args = backward_args(memory, desc->bias != NULL);
+    if (gradients && !(gradients->wanted & TESS_GRADIENT_Q))
+        args.dq.base = NULL;
     assert_fine(w->context, tess_plan_run_backward(plan, w->queue, &args));
     assert_fine(w->context, tess_queue_wait(w->queue));
     tess_device_release(w->device, memory, BYTES);
@@ -259,6 +261,82 @@ static void every_gradient_has_its_step(void **state)
     assert_int_equal(l[3].run.items, 1 * 6 * 1 * 3); /* summed over sequences; 40 columns by 16 */
     assert_int_equal(l[4].run.items, 6);
     assert_int_equal(l[5].run.items, 6);
+    fake_world_close(&w);
+}
+
+static tess_attention_desc desc_in(tess_dtype dtype)
+{
+    tess_attention_desc desc = desc_of(SMALL_ROWS, 200);
+
+    desc.q.dtype = desc.k.dtype = desc.v.dtype = desc.o.dtype = dtype;
+    return desc;
+}
+
+/* Flags of the tiles of dQ lie behind those of the main kernel; kernels on matrix units need a wave
+ * that not every chip has. */
+static void gradients_that_spread_are_done_again(void **state)
+{
+    static const char *const of_32[] = {"bwd_delta_m8", "bwd_checked_f16_m32n64",
+                                        "bwd_redo",     "bwd_dq_checked_f16_m64n32",
+                                        "bwd_redo_dq",  NULL};
+    static const char *const of_64[] = {"bwd_delta_m8", "bwd_checked_f16_m32n64", "bwd_redo",
+                                        "bwd_dq_m16n16", NULL};
+    static const char *const spread[] = {"bwd_delta_m8", "bwd_checked_f16_m32n64",
+                                         "bwd_dq_checked_f16_m64n32", NULL};
+    const bool has_matrix = strcmp(fake_vendor, "cuda") == 0;
+    tess_attention_desc desc = desc_in(TESS_F16);
+    const fake_launch *l = fake->launch;
+    fake_world w;
+
+    (void)state;
+    fake_world_open(&w);
+    run_backward(&w, &desc, NULL);
+    assert_launched(0, has_matrix ? of_32 : of_64);
+    assert_int_equal(l[1].run.items, 2 * 3 * 4); /* 200 columns in shares of 64 */
+    assert_memory_equal(&l[2].args, &l[1].args, sizeof l[1].args);
+    assert_int_equal(l[2].run.items, l[1].run.items);
+    if (has_matrix) {
+        assert_int_equal(l[3].run.items, 2 * 3 * 1); /* 10 folded rows in tiles of 64 */
+        assert_int_equal(l[3].args.redo, l[1].args.redo + 4 * l[1].run.items);
+        assert_true(l[3].args.redo + 4 * l[3].run.items <= l[3].args.delta);
+        assert_memory_equal(&l[4].args, &l[3].args, sizeof l[3].args);
+        desc.flags = TESS_ALLOW_NONFINITE_SPREAD;
+        run_backward(&w, &desc, NULL);
+        assert_launched(5, spread);
+    }
+    fake_world_close(&w);
+}
+
+/* Sums in an order of chance are for those who do not ask for equal bits. */
+static void dq_is_added_where_bits_may_differ(void **state)
+{
+    static const char *const adds[] = {"bwd_delta_m8", "bwd_clear_dq",     "bwd_adds_bf16_m32n64",
+                                       "bwd_redo",     "bwd_finish_dq_m8", NULL};
+    static const char *const keys[] = {"bwd_delta_m8", "bwd_adds_bf16_m32n64", "bwd_redo", NULL};
+    static const char *const owns[] = {"bwd_delta_m8", "bwd_some_any_m32n16", "bwd_dq_m16n16",
+                                       NULL};
+    const tess_gradient_desc of_keys = {TESS_STRUCT(tess_gradient_desc),
+                                        .wanted = TESS_GRADIENT_K | TESS_GRADIENT_V};
+    tess_attention_desc desc = desc_in(TESS_BF16);
+    const fake_launch *l = fake->launch;
+    fake_world w;
+
+    (void)state;
+    fake_world_open(&w);
+    run_backward(&w, &desc, NULL);
+    assert_launched(0, adds);
+    assert_int_equal(l[1].run.items, 1); /* 2 x 5 rows of 6 heads: less than 1024 units */
+    assert_int_equal(l[2].args.dq_buffers, 1);
+    assert_int_equal(l[2].args.partial_dq % 16, 0);
+    assert_int_equal(l[4].run.items, 2 * 3 * 2);
+    run_backward(&w, &desc, &of_keys);
+    assert_launched(5, keys);
+    desc.flags = TESS_DETERMINISTIC;
+    run_backward(&w, &desc, NULL);
+    assert_launched(8, owns);
+    desc.flags = TESS_BATCH_INVARIANT;
+    run_backward(&w, &desc, NULL);
+    assert_launched(11, owns);
     fake_world_close(&w);
 }
 
@@ -502,6 +580,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_short_problem_gets_the_short_kernel),
         cmocka_unit_test(gradients_take_three_steps),
         cmocka_unit_test(every_gradient_has_its_step),
+        cmocka_unit_test(gradients_that_spread_are_done_again),
+        cmocka_unit_test(dq_is_added_where_bits_may_differ),
         cmocka_unit_test(a_gradient_without_a_kernel_is_refused),
         cmocka_unit_test(a_captured_run_allocates_and_waits_for_nothing),
         cmocka_unit_test(scratch_grows_and_may_fail),

@@ -328,6 +328,26 @@ static bool make_paging(tess_case *c)
 
 /* ---- Queries, keys, values ------------------------------------------------------------------- */
 
+/* From so many elements on a table of values is worth making. */
+enum { MANY_ELEMENTS = 1 << 20, AT_ONCE = 64 };
+
+static void fill_row_from(const tess_fill *fill, const uint32_t *table, int tensor, tess_tensor *t,
+                          tess_place place, const int64_t at[2])
+{
+    uint32_t bits[AT_ONCE];
+
+    for (; place.dim < t->layout.head_dim; place.dim += AT_ONCE) {
+        const int64_t left = t->layout.head_dim - place.dim;
+        const int64_t count = left < AT_ONCE ? left : AT_ONCE;
+
+        tess_fill_bits(fill, table, tensor, place, count, bits);
+        for (int64_t i = 0; i < count; i++)
+            tess_number_set_bits(t->layout.dtype,
+                                 tess_case_element(t, at[0], at[1], place.head, place.dim + i),
+                                 bits[i]);
+    }
+}
+
 static void fill_row(const tess_fill *fill, int tensor, tess_tensor *t, tess_place place,
                      const int64_t at[2])
 {
@@ -356,6 +376,9 @@ static void fill_operand(const tess_case *c, const tess_fill *fill, int filled, 
     const bool is_keys = filled == TESS_FILLED_K || filled == TESS_FILLED_V;
     const bool is_upstream = filled == TESS_FILLED_D_O || filled == TESS_FILLED_D_LSE;
     const bool may_spread = (c->line.flags & TESS_ALLOW_NONFINITE_SPREAD) != 0;
+    const bool has_many = t->buffer.size / t->element_size >= MANY_ELEMENTS;
+    uint32_t *const table =
+        has_many && filled != TESS_FILLED_D_LSE ? tess_fill_table(fill, t->layout.dtype) : NULL;
 
     for (int64_t b = 0; b < c->line.batch; b++) {
         const int64_t rows =
@@ -372,10 +395,15 @@ static void fill_operand(const tess_case *c, const tess_fill *fill, int filled, 
                 tess_case_column_place(c, b, i, &at[0], &at[1]);
             else
                 tess_case_row_place(c, b, i, &at[0], &at[1]);
-            for (int64_t h = 0; h < t->layout.heads; h++)
-                fill_row(fill, filled, t, (tess_place){b, h, i, 0}, at);
+            for (int64_t h = 0; h < t->layout.heads; h++) {
+                if (table)
+                    fill_row_from(fill, table, filled, t, (tess_place){b, h, i, 0}, at);
+                else
+                    fill_row(fill, filled, t, (tess_place){b, h, i, 0}, at);
+            }
         }
     }
+    free(table);
 }
 
 static bool make_operands(tess_case *c, const tess_fill *fill, int64_t rows, int64_t columns)

@@ -8,6 +8,7 @@
 #include "tests/kit/shape.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const names[TESS_FILL_COUNT] = {
@@ -24,21 +25,38 @@ const char *tess_fill_name(int kind)
 
 /* ---- Numbers from a place -------------------------------------------------------------------- */
 
+static uint64_t hash_of_head(const tess_fill *fill, int tensor, tess_place p)
+{
+    const uint64_t h = tess_random_mix(fill->seed, (uint64_t)tensor);
+
+    return tess_random_mix(h, (uint64_t)p.sequence << 32 | (uint64_t)p.head);
+}
+
+static uint64_t hash_within(uint64_t of_head, tess_place p)
+{
+    return tess_random_mix(of_head, (uint64_t)p.row << 32 | (uint64_t)p.dim);
+}
+
 static uint64_t hash(const tess_fill *fill, int tensor, tess_place p)
 {
-    uint64_t h = tess_random_mix(fill->seed, (uint64_t)tensor);
-
-    h = tess_random_mix(h, (uint64_t)p.sequence << 32 | (uint64_t)p.head);
-    return tess_random_mix(h, (uint64_t)p.row << 32 | (uint64_t)p.dim);
+    return hash_within(hash_of_head(fill, tensor, p), p);
 }
 
 /* The sum of four 16-bit numbers, centred, with variance 1: a bell in integer arithmetic, since
  * log() and cos() differ between C libraries. Reaches 3.46. */
+static uint64_t bell_sum(uint64_t h)
+{
+    return (h & 0xFFFF) + (h >> 16 & 0xFFFF) + (h >> 32 & 0xFFFF) + (h >> 48);
+}
+
+static double bell_of_sum(uint64_t sum)
+{
+    return ((double)sum - 2.0 * 65535.0) * (1.7320508075688772 / 65536.0);
+}
+
 static double bell(uint64_t h)
 {
-    const uint64_t sum = (h & 0xFFFF) + (h >> 16 & 0xFFFF) + (h >> 32 & 0xFFFF) + (h >> 48);
-
-    return ((double)sum - 2.0 * 65535.0) * (1.7320508075688772 / 65536.0);
+    return bell_of_sum(bell_sum(h));
 }
 
 static double between(uint64_t h)
@@ -269,4 +287,27 @@ double tess_fill_value(const tess_fill *fill, int tensor, tess_place place)
     default:
         return upstream_value(fill, tensor, place);
     }
+}
+
+/* ---- Many at once ---------------------------------------------------------------------------- */
+
+enum { BELL_SUMS = 4 * 0xFFFF + 1 };
+
+uint32_t *tess_fill_table(const tess_fill *fill, tess_dtype dtype)
+{
+    uint32_t *const table =
+        fill->kind == TESS_FILL_NORMAL ? malloc(BELL_SUMS * sizeof *table) : NULL;
+
+    for (uint64_t sum = 0; sum < BELL_SUMS && table; sum++)
+        table[sum] = tess_number_encode(dtype, bell_of_sum(sum));
+    return table;
+}
+
+void tess_fill_bits(const tess_fill *fill, const uint32_t *table, int tensor, tess_place place,
+                    int64_t count, uint32_t *out_bits)
+{
+    const uint64_t h = hash_of_head(fill, tensor, place);
+
+    for (int64_t i = 0; i < count; i++, place.dim++)
+        out_bits[i] = table[bell_sum(hash_within(h, place))];
 }

@@ -76,6 +76,15 @@ const char *tess_fill_name(int kind); /* NULL past the last */
 /* False when the line's fill= is no name; `why` then lists the names. */
 bool tess_fill_make(const tess_line *line, tess_fill *out, tess_text *why);
 
+/* The same numbers for tensors of many elements: most of the time goes into rounding, and the
+ * normal fill has few different values. A table of them for Q, K, V or dO in a storage type; NULL
+ * when the fill is another. The caller frees it. */
+uint32_t *tess_fill_table(const tess_fill *fill, tess_dtype dtype);
+
+/* The bits of `count` elements of a row from `place` on. */
+void tess_fill_bits(const tess_fill *fill, const uint32_t *table, int tensor, tess_place place,
+                    int64_t count, uint32_t *out_bits);
+
 /* The value of one element, not yet rounded to the storage type. */
 double tess_fill_value(const tess_fill *fill, int tensor, tess_place place);
 

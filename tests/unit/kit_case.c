@@ -409,6 +409,40 @@ static void test_unknown_fill(void **state)
     tess_case_free(&c);
 }
 
+/* Values from a table are those computed one by one. */
+static void test_table(void **state)
+{
+    static const tess_dtype dtypes[] = {TESS_F32, TESS_F16, TESS_BF16};
+    const tess_place place = {3, 1, 70000, 5};
+    uint32_t bits[100];
+    tess_line line;
+    tess_fill fill;
+
+    (void)state;
+    tess_line_default(&line);
+    line.seed = 11;
+    assert_true(tess_fill_make(&line, &fill, NULL));
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        uint32_t *const table = tess_fill_table(&fill, dtypes[i]);
+
+        assert_non_null(table);
+        for (int tensor = TESS_FILLED_Q; tensor <= TESS_FILLED_V; tensor++) {
+            tess_fill_bits(&fill, table, tensor, place, 100, bits);
+            for (int64_t d = 0; d < 100; d++)
+                assert_int_equal(
+                    bits[d],
+                    tess_number_encode(dtypes[i],
+                                       tess_fill_value(&fill, tensor,
+                                                       (tess_place){place.sequence, place.head,
+                                                                    place.row, place.dim + d})));
+        }
+        free(table);
+    }
+    memcpy(line.fill, "ones", sizeof "ones");
+    assert_true(tess_fill_make(&line, &fill, NULL));
+    assert_null(tess_fill_table(&fill, TESS_BF16));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -417,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_poison),        cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_known_answers), cmocka_unit_test(test_shapes_of_scores),
         cmocka_unit_test(test_one_nan),       cmocka_unit_test(test_unknown_fill),
+        cmocka_unit_test(test_table),
     };
     const int failed = cmocka_run_group_tests_name("kit_case", tests, NULL, NULL);
 

@@ -96,6 +96,12 @@ template <int DIM, int ROWS, int THREADS> struct tess_stage {
     }
 };
 
+/* Starts the copy of one number of 32 bits; zero where it is not there, and then not read. */
+TESS_DEVICE void tess_stage_value(void *to, const void *from, bool is_there)
+{
+    tess_ptx_cp_async_4(tess_ptx_shared_address(to), from, is_there ? 4u : 0u);
+}
+
 /* Copies come in groups, one per stage of the pipeline, closed in order. */
 TESS_DEVICE void tess_stage_close()
 {

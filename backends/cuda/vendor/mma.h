@@ -156,6 +156,21 @@ TESS_DEVICE void tess_mma_load_across(tess_mma_right &right, tess_u32 lane_place
                                              (tess_u32)(row * tess_mma_tile<DIM>::PITCH));
 }
 
+/* For a left operand that lies across: its rows are columns of the tile (g in g K, from rows of
+ * keys). */
+template <int DIM> TESS_DEVICE tess_u32 tess_mma_left_across_lane(tess_u32 tile)
+{
+    return tess_mma_right_lane<DIM>(tile);
+}
+
+/* Rows = columns 16 m ... of the tile, depth = its rows row ... row + 15. */
+template <int DIM>
+TESS_DEVICE void tess_mma_load_left_across(tess_mma_left &left, tess_u32 lane_place, int row, int m)
+{
+    tess_ptx_ldmatrix_x4_trans(left.at, tess_mma_tile<DIM>::further(lane_place, 2 * m) +
+                                            (tess_u32)(row * tess_mma_tile<DIM>::PITCH));
+}
+
 /* Columns 16 k ... 16 k + 15 of the sums, rounded to the storage type: c's layout is a's. */
 template <int DTYPE, int M, int N>
 TESS_DEVICE void tess_mma_pack(tess_mma_left &left, const tess_mma_sum<M, N> &sum, int m, int k)

@@ -109,8 +109,8 @@ typedef struct tess_gpu_step {
     uint32_t grid;
 } tess_gpu_step;
 
-/* Delta, main, redo, dQ and three reductions. */
-enum { TESS_GPU_MOST_STEPS = 7 };
+/* Delta, main, redo, two of dQ and three reductions. */
+enum { TESS_GPU_MOST_STEPS = 8 };
 
 struct tess_prepared {
     tess_backend_device *device;

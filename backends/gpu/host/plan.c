@@ -68,18 +68,46 @@ static bool has_plain_scores(const tess_problem *problem)
            !(problem->softcap > 0.0f) && !(problem->bias & (TESS_BIAS_TENSOR | TESS_BIAS_ALIBI));
 }
 
-tess_refusal tess_gpu_accept_matrix(const tess_gpu_vendor *vendor, const tess_kernel *kernel,
-                                    const tess_problem *problem, const tess_caps *caps)
+/* What a kernel on matrix units asks of a device and of scores and dO. */
+static tess_refusal accept_line(const tess_gpu_kernel *line, const tess_problem *problem,
+                                const tess_caps *caps)
 {
-    const tess_gpu_kernel *const line = kernel->entry;
-
     if (caps->lanes != TESS_MATRIX_LANES)
         return (tess_refusal){TESS_REFUSED_WAVE, caps->lanes, TESS_MATRIX_LANES};
     if (caps->shared_memory < line->shared)
         return (tess_refusal){TESS_REFUSED_SHARED, caps->shared_memory, line->shared};
-    if (strstr(kernel->name, "_plain_") && !has_plain_scores(problem))
+    if (strstr(line->name, "_plain_") && !has_plain_scores(problem))
         return (tess_refusal){TESS_REFUSED_SCORES, 0, 0};
-    return tess_gpu_accept(vendor, problem);
+    /* dO is an operand of the products like the others; questions in general leave it open. */
+    if (problem->pass == TESS_PASS_BACKWARD && problem->d_o.dtype &&
+        !(line->dtypes & 1u << problem->d_o.dtype))
+        return (tess_refusal){TESS_REFUSED_DTYPE, problem->d_o.dtype, line->dtypes};
+    return (tess_refusal){TESS_ACCEPTED, 0, 0};
+}
+
+tess_refusal tess_gpu_accept_matrix(const tess_gpu_vendor *vendor, const tess_kernel *kernel,
+                                    const tess_problem *problem, const tess_caps *caps)
+{
+    const tess_refusal refusal = accept_line(kernel->entry, problem, caps);
+
+    return refusal.code == TESS_ACCEPTED ? tess_gpu_accept(vendor, problem) : refusal;
+}
+
+/* dQ on matrix units, where they do it. */
+static const tess_gpu_kernel *find_matrix_dq(const tess_backend_device *device,
+                                             const tess_problem *problem)
+{
+    const tess_gpu_vendor *vendor = device->vendor;
+    const tess_gpu_kernel *best = NULL;
+
+    for (size_t i = 0; i < vendor->kernel_count; i++) {
+        const tess_gpu_kernel *kernel = &vendor->kernels[i];
+        if (takes(kernel, TESS_GPU_DQ_CHECKED, problem) &&
+            accept_line(kernel, problem, &device->caps).code == TESS_ACCEPTED &&
+            (!best || kernel->priority > best->priority))
+            best = kernel;
+    }
+    return best;
 }
 
 /* ---- Items ----------------------------------------------------------------------------------- */
@@ -103,9 +131,17 @@ static int64_t items_of(tess_gpu_role role, const tess_schedule *s, const tess_a
         return (args->slope_stride[0] ? args->sequences : 1) * args->heads_q;
     case TESS_GPU_DSINK:
         return args->heads_q;
+    case TESS_GPU_CLEAR_DQ:
+        return (tess_problem_total_rows(&s->problem) * args->heads_q *
+                    (tess_dq_pitch(args->head_dim) / 4) +
+                TESS_CLEARED_QUADS - 1) /
+               TESS_CLEARED_QUADS;
     case TESS_GPU_COMBINE:
     case TESS_GPU_DELTA:
     case TESS_GPU_DQ:
+    case TESS_GPU_DQ_CHECKED:
+    case TESS_GPU_REDO_DQ:
+    case TESS_GPU_FINISH_DQ:
         return args->sequences * args->heads_kv * args->row_tiles;
     default:
         return s->work_items;
@@ -114,25 +150,31 @@ static int64_t items_of(tess_gpu_role role, const tess_schedule *s, const tess_a
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
-/* The block of numbers of one kernel: REDO goes over the main kernel's tiles. */
-static tess_args args_of(const tess_gpu_kernel *kernel, const tess_schedule *s)
+/* The block of numbers of one kernel. A kernel that does work again goes over the tiles of the one
+ * whose flags it reads. */
+static tess_args args_of(const tess_gpu_kernel *kernel, const tess_gpu_kernel *tiles,
+                         const tess_schedule *s)
 {
     tess_args args = s->args;
 
-    if (kernel->role == TESS_GPU_REDO)
-        return args;
-    args.tile_rows = kernel->tile_rows;
-    args.tile_columns = kernel->tile_columns;
+    args.tile_rows = tiles->tile_rows;
+    args.tile_columns = tiles->tile_columns;
     args.row_tiles =
-        kernel->tile_rows ? tess_walk_row_tiles(args.rows, args.group, kernel->tile_rows) : 0;
+        tiles->tile_rows ? tess_walk_row_tiles(args.rows, args.group, tiles->tile_rows) : 0;
+    if (kernel->role == TESS_GPU_DQ_CHECKED || kernel->role == TESS_GPU_REDO_DQ)
+        args.redo += s->work_items * (int64_t)sizeof(uint32_t);
     return args;
+}
+
+static bool does_again(const tess_gpu_kernel *kernel)
+{
+    return kernel->role == TESS_GPU_REDO || kernel->role == TESS_GPU_REDO_DQ;
 }
 
 static uint32_t grid_of(const tess_gpu_kernel *kernel, int64_t items, const tess_caps *caps)
 {
-    const int64_t most = kernel->role == TESS_GPU_REDO
-                             ? (int64_t)caps->units * REDO_BLOCKS_PER_UNIT
-                             : INT32_MAX; /* what every device takes along x */
+    const int64_t most = does_again(kernel) ? (int64_t)caps->units * REDO_BLOCKS_PER_UNIT
+                                            : INT32_MAX; /* what every device takes along x */
 
     return (uint32_t)tess_min_i64(items, most);
 }
@@ -145,12 +187,13 @@ typedef struct making {
     tess_prepared *prepared;
 } making;
 
-static tess_status add(const making *m, const tess_gpu_kernel *kernel)
+/* Adds a kernel; `tiles` is the one whose tiles it goes over, mostly itself. */
+static tess_status add(const making *m, const tess_gpu_kernel *kernel, const tess_gpu_kernel *tiles)
 {
     tess_gpu_step *step = &m->prepared->steps[m->prepared->count];
 
     step->kernel = kernel;
-    step->args = args_of(kernel, m->schedule);
+    step->args = args_of(kernel, tiles, m->schedule);
     step->run.items = items_of(kernel->role, m->schedule, &step->args);
     step->run.step = (uint32_t)m->prepared->count;
     step->grid = grid_of(kernel, step->run.items, &m->device->caps);
@@ -161,12 +204,16 @@ static tess_status add(const making *m, const tess_gpu_kernel *kernel)
     return TESS_OK;
 }
 
-static tess_status add_role(const making *m, tess_gpu_role role)
+/* The kernel of a role, over the tiles of another where one is given. */
+static tess_status add_role(const making *m, tess_gpu_role role, const tess_gpu_kernel *tiles)
 {
     static const char *const names[TESS_GPU_ROLES] = {
-        [TESS_GPU_REDO] = "redo",  [TESS_GPU_COMBINE] = "combine", [TESS_GPU_DELTA] = "delta",
-        [TESS_GPU_DQ] = "dQ",      [TESS_GPU_DBIAS] = "dbias",     [TESS_GPU_DSLOPE] = "dslope",
-        [TESS_GPU_DSINK] = "dsink"};
+        [TESS_GPU_REDO] = "redo",           [TESS_GPU_COMBINE] = "combine",
+        [TESS_GPU_DELTA] = "delta",         [TESS_GPU_DQ] = "dQ",
+        [TESS_GPU_REDO_DQ] = "redo dQ",     [TESS_GPU_CLEAR_DQ] = "clear dQ",
+        [TESS_GPU_FINISH_DQ] = "finish dQ", [TESS_GPU_DBIAS] = "dbias",
+        [TESS_GPU_DSLOPE] = "dslope",       [TESS_GPU_DSINK] = "dsink",
+    };
     const tess_gpu_kernel *kernel = tess_gpu_find(m->device->vendor, role, &m->schedule->problem);
 
     if (!kernel)
@@ -174,12 +221,27 @@ static tess_status add_role(const making *m, tess_gpu_role role)
                          "%s: %s needs a %s kernel behind it, and %s:%d has none for this problem",
                          m->scope->call, m->schedule->kernel->name, names[role],
                          m->device->vendor->name, m->device->ordinal);
-    return add(m, kernel);
+    return add(m, kernel, tiles ? tiles : kernel);
 }
 
-static bool needs_redo(const tess_gpu_kernel *main, const tess_problem *problem)
+static bool needs_redo(const tess_gpu_kernel *kernel, const tess_problem *problem)
 {
-    return main->role == TESS_GPU_MAIN_CHECKED && !(problem->flags & TESS_ALLOW_NONFINITE_SPREAD);
+    return (kernel->role == TESS_GPU_MAIN_CHECKED || kernel->role == TESS_GPU_MAIN_ADDS ||
+            kernel->role == TESS_GPU_DQ_CHECKED) &&
+           !(problem->flags & TESS_ALLOW_NONFINITE_SPREAD);
+}
+
+/* dQ: on matrix units behind a main kernel that is on them and has room for flags. */
+static tess_status add_dq(const making *m, const tess_gpu_kernel *main)
+{
+    const tess_problem *problem = &m->schedule->problem;
+    const tess_gpu_kernel *kernel =
+        main->role == TESS_GPU_MAIN_CHECKED ? find_matrix_dq(m->device, problem) : NULL;
+
+    if (!kernel)
+        return add_role(m, TESS_GPU_DQ, NULL);
+    TESS_TRY(add(m, kernel, kernel));
+    return needs_redo(kernel, problem) ? add_role(m, TESS_GPU_REDO_DQ, kernel) : TESS_OK;
 }
 
 static tess_status add_all(const making *m)
@@ -189,15 +251,20 @@ static tess_status add_all(const making *m)
     const tess_gpu_kernel *main = s->kernel->entry;
 
     if (p->pass == TESS_PASS_BACKWARD)
-        TESS_TRY(add_role(m, TESS_GPU_DELTA));
-    TESS_TRY(add(m, main));
+        TESS_TRY(add_role(m, TESS_GPU_DELTA, NULL));
+    if (main->role == TESS_GPU_MAIN_ADDS && (p->gradients & TESS_GRADIENT_Q))
+        TESS_TRY(add_role(m, TESS_GPU_CLEAR_DQ, NULL));
+    TESS_TRY(add(m, main, main));
     if (needs_redo(main, p))
-        TESS_TRY(add_role(m, TESS_GPU_REDO));
+        TESS_TRY(add_role(m, TESS_GPU_REDO, main));
     if (p->pass == TESS_PASS_FORWARD)
-        return s->args.splits > 1 ? add_role(m, TESS_GPU_COMBINE) : TESS_OK;
+        return s->args.splits > 1 ? add_role(m, TESS_GPU_COMBINE, NULL) : TESS_OK;
+    if (p->gradients & TESS_GRADIENT_Q)
+        TESS_TRY(main->role == TESS_GPU_MAIN_ADDS ? add_role(m, TESS_GPU_FINISH_DQ, NULL)
+                                                  : add_dq(m, main));
     for (int i = 0; i < GRADIENT_ROLES; i++)
-        if (p->gradients & gradient_roles[i].gradient)
-            TESS_TRY(add_role(m, gradient_roles[i].role));
+        if (gradient_roles[i].role != TESS_GPU_DQ && (p->gradients & gradient_roles[i].gradient))
+            TESS_TRY(add_role(m, gradient_roles[i].role, NULL));
     return TESS_OK;
 }
 

@@ -14,6 +14,11 @@
 #define TESS_GPU_IF_COMBINE TESS_GPU_DROP
 #define TESS_GPU_IF_DELTA TESS_GPU_DROP
 #define TESS_GPU_IF_DQ TESS_GPU_DROP
+#define TESS_GPU_IF_DQ_CHECKED TESS_GPU_DROP
+#define TESS_GPU_IF_REDO_DQ TESS_GPU_DROP
+#define TESS_GPU_IF_MAIN_ADDS TESS_GPU_KEEP
+#define TESS_GPU_IF_CLEAR_DQ TESS_GPU_DROP
+#define TESS_GPU_IF_FINISH_DQ TESS_GPU_DROP
 #define TESS_GPU_IF_DBIAS TESS_GPU_DROP
 #define TESS_GPU_IF_DSLOPE TESS_GPU_DROP
 #define TESS_GPU_IF_DSINK TESS_GPU_DROP
@@ -50,7 +55,8 @@
                         .arithmetic = TESS_GPU_##does == TESS_GPU_MAIN ? dim : 0,             \
                         .tile_rows = rows,                                                    \
                         .tile_columns = columns,                                              \
-                        .flags_items = TESS_GPU_##does == TESS_GPU_MAIN_CHECKED,              \
+                        .flags_items = TESS_GPU_##does != TESS_GPU_MAIN,                      \
+                        .adds_dq = TESS_GPU_##does == TESS_GPU_MAIN_ADDS,                     \
                         .share_is_tile = true,                                                \
                         .leaves_dq = true,                                                    \
                         .accept = ACCEPT,                                                     \

@@ -3,6 +3,8 @@
 #ifndef TESSERA_BACKENDS_GPU_MATRIX_KERNELS_H
 #define TESSERA_BACKENDS_GPU_MATRIX_KERNELS_H
 
+#include "backends/gpu/matrix/backward.h"
+#include "backends/gpu/matrix/backward_shared.h"
 #include "backends/gpu/matrix/forward.h"
 
 /* Whether a kernel's name has this word: what its line has no column for. */
@@ -23,17 +25,31 @@ TESS_DEVICE constexpr int tess_only_dtype(tess_u32 dtypes)
     return dtypes == TESS_GPU_F16 ? TESS_F16 : TESS_BF16;
 }
 
-/* The body of a role. */
-#define TESS_MATRIX_FORWARD_MAIN_CHECKED tess_matrix_forward_main
+/* The body of a role, from a line of a .def file. What stays in shared memory, and who owns it, are
+ * rows, but in the main kernel of the backward pass columns. */
+#define TESS_MATRIX_FORWARD_MAIN_CHECKED(dtype, dim, rows, columns, threads, shared, hooked) \
+    tess_matrix_forward_main<                                                                \
+        tess_matrix_shape<dtype, dim, 2 * rows / threads, threads / 32, columns, 2, hooked>, \
+        shared>
+#define TESS_MATRIX_BACKWARD_MAIN_CHECKED(dtype, dim, rows, columns, threads, shared, hooked) \
+    tess_matrix_backward_main<tess_matrix_backward_shape<dtype, dim, 2 * columns / threads,   \
+                                                         threads / 32, rows, true, hooked>,   \
+                              shared>
+#define TESS_MATRIX_BACKWARD_MAIN_ADDS(dtype, dim, rows, columns, threads, shared, hooked) \
+    tess_matrix_shared_main<                                                               \
+        tess_matrix_shared_shape<dtype, dim, columns, rows, threads / 32, true, hooked>, shared>
+#define TESS_MATRIX_BACKWARD_DQ_CHECKED(dtype, dim, rows, columns, threads, shared, hooked)     \
+    tess_matrix_backward_main<tess_matrix_backward_shape<dtype, dim, 2 * rows / threads,        \
+                                                         threads / 32, columns, false, hooked>, \
+                              shared>
 
 /* Two blocks of 128 threads, or one of 256, leave each thread 255 registers of 64 K. */
 #define TESS_GPU_KERNEL(name, pass, role, dtypes, max_head_dim, tile_rows, tile_columns, threads, \
                         dynamic_shared_bytes, most_rows, priority)                                \
     TESS_KERNEL(name, threads, 256 / threads)                                                     \
     {                                                                                             \
-        TESS_MATRIX_##pass##_##role<                                                              \
-            tess_matrix_shape<tess_only_dtype(dtypes), max_head_dim, 2 * tile_rows / threads,     \
-                              threads / 32, tile_columns, 2, !tess_name_has(#name, "_plain_")>,   \
-            dynamic_shared_bytes>(args, addresses, run);                                          \
+        TESS_MATRIX_##pass##_##role(tess_only_dtype(dtypes), max_head_dim, tile_rows,             \
+                                    tile_columns, threads, dynamic_shared_bytes,                  \
+                                    !tess_name_has(#name, "_plain_"))(args, addresses, run);      \
     }
 #endif

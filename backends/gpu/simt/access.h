@@ -27,6 +27,11 @@ TESS_DEVICE float tess_widen(tess_u32 bits, tess_i32 dtype)
     return dtype == TESS_F16 ? tess_widen_f16(bits) : tess_f32_from_bf16(bits);
 }
 
+TESS_DEVICE tess_u32 tess_narrow_to(float value, tess_i32 dtype)
+{
+    return dtype == TESS_F16 ? tess_narrow_f16(value) : tess_bf16_from_f32(value);
+}
+
 TESS_DEVICE float tess_load(const char *base, tess_i64 index, tess_i32 dtype)
 {
     if (dtype == TESS_F32)
@@ -39,8 +44,8 @@ TESS_DEVICE void tess_store(char *base, tess_i64 index, tess_i32 dtype, float va
     if (dtype == TESS_F32)
         reinterpret_cast<float *>(base)[index] = value;
     else
-        reinterpret_cast<unsigned short *>(base)[index] = static_cast<unsigned short>(
-            dtype == TESS_F16 ? tess_narrow_f16(value) : tess_bf16_from_f32(value));
+        reinterpret_cast<unsigned short *>(base)[index] =
+            static_cast<unsigned short>(tess_narrow_to(value, dtype));
 }
 
 /* Whether four elements from here on are one aligned word of memory. */
@@ -87,6 +92,15 @@ TESS_DEVICE void tess_store_quad(char *base, tess_i64 index, tess_i64 stride, te
 
     if (dtype == TESS_F32 && tess_is_whole(at, stride, count, size)) {
         *reinterpret_cast<tess_quad *>(at) = quad;
+        return;
+    }
+    if (dtype != TESS_F32 && tess_is_whole(at, stride, count, size)) {
+        tess_half_quad half;
+        TESS_UNROLL
+        for (int i = 0; i < 2; i++)
+            half.at[i] = tess_narrow_to(quad.at[2 * i], dtype) |
+                         tess_narrow_to(quad.at[2 * i + 1], dtype) << 16;
+        *reinterpret_cast<tess_half_quad *>(at) = half;
         return;
     }
     TESS_UNROLL

@@ -5,6 +5,7 @@
 
 #include "backends/gpu/simt/combine.h"
 #include "backends/gpu/simt/forward.h"
+#include "backends/gpu/simt/redo.h"
 #include "backends/gpu/simt/reduce.h"
 
 /* The body of a role: a template of the tile that stays, max_head_dim and dynamic_shared_bytes.
@@ -14,6 +15,10 @@
 #define TESS_SIMT_FORWARD_COMBINE tess_forward_combine
 #define TESS_SIMT_BACKWARD_MAIN tess_backward_main
 #define TESS_SIMT_BACKWARD_DQ tess_backward_dq
+#define TESS_SIMT_BACKWARD_REDO tess_backward_redo
+#define TESS_SIMT_BACKWARD_REDO_DQ tess_backward_redo_dq
+#define TESS_SIMT_BACKWARD_CLEAR_DQ tess_backward_clear_dq
+#define TESS_SIMT_BACKWARD_FINISH_DQ tess_backward_finish_dq
 #define TESS_SIMT_BACKWARD_DELTA tess_backward_delta
 #define TESS_SIMT_BACKWARD_DBIAS tess_backward_dbias
 #define TESS_SIMT_BACKWARD_DSLOPE tess_backward_dslope

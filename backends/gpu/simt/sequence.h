@@ -159,4 +159,13 @@ TESS_DEVICE tess_row_values tess_work_values(const tess_args &args, const tess_g
     return values;
 }
 
+/* Where a main kernel adds dQ, [row][head][dim]: of the sequence's first row and this head. */
+TESS_DEVICE float *tess_dq_rows(const tess_args &args, const tess_gpu_addresses &to,
+                                const tess_sequence &s, tess_i64 head)
+{
+    float *const base =
+        reinterpret_cast<float *>(static_cast<char *>(to.at[TESS_AT_WORKSPACE]) + args.partial_dq);
+    return base + (tess_first_row(args, s) * args.heads_q + head) * tess_dq_pitch(args.head_dim);
+}
+
 #endif
