@@ -73,8 +73,8 @@ tess_refusal tess_gpu_accept_matrix(const tess_gpu_vendor *vendor, const tess_ke
 {
     const tess_gpu_kernel *const line = kernel->entry;
 
-    if (caps->lanes != TESS_MATRIX_LANES)
-        return (tess_refusal){TESS_REFUSED_WAVE, caps->lanes, TESS_MATRIX_LANES};
+    if (vendor->matrix_lanes && caps->lanes != vendor->matrix_lanes)
+        return (tess_refusal){TESS_REFUSED_WAVE, caps->lanes, vendor->matrix_lanes};
     if (caps->shared_memory < line->shared)
         return (tess_refusal){TESS_REFUSED_SHARED, caps->shared_memory, line->shared};
     if (strstr(kernel->name, "_plain_") && !has_plain_scores(problem))
