@@ -50,6 +50,7 @@ static const tess_gpu_vendor vendor = {
     .library = &tess_cuda_library,
     .path = tess_cuda_path,
     .attribute = tess_cuda_attributes,
+    .matrix_lanes = 32,
     .architecture = tess_cuda_architecture,
     .suits = tess_cuda_suits,
     .kernels = kernels,

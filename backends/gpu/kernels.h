@@ -104,7 +104,7 @@ typedef enum tess_gpu_role {
 
 #define TESS_CLEARED_QUADS 1024
 
-/* One line per compiled kernel in backends/gpu/simt.def and backends/cuda/kernels/matrix.def:
+/* One line per compiled kernel in backends/gpu/simt.def and each vendor's matrix.def:
  *
  *     TESS_GPU_KERNEL(name, pass, role, dtypes, max_head_dim, tile_rows, tile_columns, threads,
  *                     dynamic_shared_bytes, most_rows, priority)
@@ -119,9 +119,8 @@ typedef enum tess_gpu_role {
  * dynamic_shared_bytes  0: all shared memory is static
  * most_rows folded rows it is for at most, 0: any
  * priority  among those that accept, the largest wins; per role */
-/* Matrix kernels are written for waves of this size. Scores of a plain one are scale x dot, with a
- * scale that keeps their order and whose product with log2 e is an ordinary number. */
-#define TESS_MATRIX_LANES 32
+/* Scores of a plain matrix kernel are scale x dot, with a scale that keeps their order and whose
+ * product with log2 e is an ordinary number. */
 #define TESS_LEAST_PLAIN_SCALE 1e-30f
 #define TESS_MOST_PLAIN_SCALE 1e30f
 

@@ -8,6 +8,7 @@
 enum {
 #define TESS_GPU_KERNEL TESS_GPU_PLACE
 #include "backends/gpu/simt.def"
+#include "backends/hip/kernels/matrix.def"
 #undef TESS_GPU_KERNEL
     KERNELS
 };
@@ -16,6 +17,9 @@ static const tess_gpu_kernel kernels[] = {
 #define TESS_GPU_KERNEL TESS_GPU_ENTRY
 #define SOURCE "simt"
 #include "backends/gpu/simt.def"
+#undef SOURCE
+#define SOURCE "matrix"
+#include "backends/hip/kernels/matrix.def"
 #undef SOURCE
 #undef TESS_GPU_KERNEL
 };
@@ -62,11 +66,20 @@ static tess_refusal accept(const tess_kernel *kernel, const tess_problem *proble
     return tess_gpu_accept(&vendor, problem);
 }
 
+static tess_refusal accept_matrix(const tess_kernel *kernel, const tess_problem *problem,
+                                  const tess_caps *caps)
+{
+    return tess_gpu_accept_matrix(&vendor, kernel, problem, caps);
+}
+
 static const tess_kernel records[] = {
 #define TESS_GPU_KERNEL TESS_GPU_RECORD
 #define TABLE kernels
 #define ACCEPT accept
 #include "backends/gpu/simt.def"
+#undef ACCEPT
+#define ACCEPT accept_matrix
+#include "backends/hip/kernels/matrix.def"
 #undef TESS_GPU_KERNEL
 };
 

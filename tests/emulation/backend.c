@@ -5,6 +5,7 @@
 #include "backends/gpu/host/records.h"
 #include "core/runtime/registry.h"
 #include "tests/emulation/emulate.h"
+#include "tests/emulation/target.h"
 #include "tests/kit/guard.h"
 
 #include <stdio.h>
@@ -16,31 +17,10 @@
  * driver is the library's own. The driver below is as short as it can be, for the drivers that
  * answer with errors are in tests/fakes. */
 
-enum { DEVICES = 2, UNITS = 3, MOST_SHARED = 227 * 1024 };
+enum { UNITS = 3 };
 
 /* Error numbers of this driver. */
 enum { FAILED = 999 };
-
-/* ---- Kernels ----------------------------------------------------------------------------------
- */
-
-#define TESS_GPU_KERNEL(name, ...) void name(const void *arguments);
-#include "backends/cuda/kernels/matrix.def"
-#include "backends/gpu/simt.def"
-#undef TESS_GPU_KERNEL
-
-/* What a function handle points to. */
-typedef struct emulated_function {
-    const char *name;
-    void (*kernel)(const void *arguments);
-} emulated_function;
-
-static const emulated_function functions[] = {
-#define TESS_GPU_KERNEL(name, ...) {#name, name},
-#include "backends/cuda/kernels/matrix.def"
-#include "backends/gpu/simt.def"
-#undef TESS_GPU_KERNEL
-};
 
 /* ---- The driver -------------------------------------------------------------------------------
  */
@@ -62,7 +42,7 @@ static int version(int *out_version)
 
 static int device_count(int *out_count)
 {
-    *out_count = DEVICES;
+    *out_count = tess_emulated_target_count;
     return TESS_GPU_SUCCESS;
 }
 
@@ -72,14 +52,11 @@ static int device_get(int *out_device, int ordinal)
     return TESS_GPU_SUCCESS;
 }
 
-static uint32_t wave_of(int device)
-{
-    return device == 0 ? 32 : 64;
-}
-
 static int device_name(char *name, int size, int device)
 {
-    snprintf(name, (size_t)size, "fibers in waves of %u", wave_of(device));
+    const tess_emulated_target *target = &tess_emulated_targets[device];
+
+    snprintf(name, (size_t)size, "fibers in waves of %u", target->wave);
     return TESS_GPU_SUCCESS;
 }
 
@@ -92,10 +69,11 @@ static int device_memory(size_t *out_size, int device)
 
 static int device_attribute(int *out_value, int attribute, int device)
 {
+    const tess_emulated_target *target = &tess_emulated_targets[device];
     const int values[TESS_GPU_ATTRIBUTES] = {
         [TESS_GPU_UNITS] = UNITS,
-        [TESS_GPU_WAVE] = (int)wave_of(device),
-        [TESS_GPU_SHARED_MEMORY] = MOST_SHARED,
+        [TESS_GPU_WAVE] = (int)target->wave,
+        [TESS_GPU_SHARED_MEMORY] = (int)target->shared_memory,
         [TESS_GPU_READS_HOST] = 1,
     };
 
@@ -232,10 +210,13 @@ static int module_load(void **out_module, const void *image, unsigned count, int
 
 static int module_function(void **out_function, void *module, const char *name)
 {
+    const tess_emulated_target *target = &tess_emulated_targets[current_device];
+
     (void)module;
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        if (strcmp(functions[i].name, name) == 0) {
-            *out_function = (void *)(uintptr_t)&functions[i]; /* handles are not const */
+    for (size_t i = 0; i < target->count; i++) {
+        if (strcmp(target->functions[i].name, name) == 0) {
+            /* handles are not const */
+            *out_function = (void *)(uintptr_t)&target->functions[i];
             return TESS_GPU_SUCCESS;
         }
     }
@@ -272,7 +253,7 @@ static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned gri
 {
     static uint64_t launches;
     const char *const seed = getenv("TESSERA_EMULATED_SEED");
-    const emulated_function *const f = function;
+    const tess_emulated_function *const f = function;
     const arguments a = {*(const tess_args *)parameters[0],
                          *(const tess_gpu_addresses *)parameters[1],
                          *(const tess_gpu_run *)parameters[2]};
@@ -280,7 +261,7 @@ static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned gri
         .kernel = f->kernel,
         .arguments = &a,
         .threads = block_x,
-        .wave = wave_of(current_device),
+        .wave = tess_emulated_targets[current_device].wave,
         .shared_size = shared,
         .order = order_of(getenv("TESSERA_EMULATED_ORDER")),
         .seed = (seed ? strtoull(seed, NULL, 10) : 0) + launches++,
@@ -369,7 +350,7 @@ static tess_status architecture(const tess_gpu_driver *driver, const tess_open *
     (void)driver;
     (void)open;
     (void)call;
-    snprintf(out_name, 64, "wave%u", wave_of(device));
+    snprintf(out_name, 64, "%s", tess_emulated_targets[device].architecture);
     return TESS_OK;
 }
 
@@ -393,14 +374,14 @@ static const int attributes[TESS_GPU_ATTRIBUTES] = {[TESS_GPU_UNITS] = TESS_GPU_
 #define SOURCE "simt"
 static const tess_gpu_kernel kernel_table[] = {
 #define TESS_GPU_KERNEL TESS_GPU_ENTRY
-#include "backends/cuda/kernels/matrix.def"
+#include TESS_EMULATED_MATRIX
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
 };
 
 enum kernel_place {
 #define TESS_GPU_KERNEL TESS_GPU_PLACE
-#include "backends/cuda/kernels/matrix.def"
+#include TESS_EMULATED_MATRIX
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
 };
@@ -414,6 +395,7 @@ static const tess_gpu_vendor vendor = {
     .library = &library,
     .path = path,
     .attribute = attributes,
+    .matrix_lanes = TESS_EMULATED_MATRIX_LANES,
     .architecture = architecture,
     .suits = suits,
     .kernels = kernel_table,
@@ -446,7 +428,7 @@ static const tess_kernel records[] = {
 #include "backends/gpu/simt.def"
 #undef ACCEPT
 #define ACCEPT accept_matrix
-#include "backends/cuda/kernels/matrix.def"
+#include TESS_EMULATED_MATRIX
 #undef TESS_GPU_KERNEL
 };
 

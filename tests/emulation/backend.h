@@ -5,7 +5,7 @@
 
 #include "backends/backend.h"
 
-/* "emulation:0" has waves of 32 lanes, "emulation:1" of 64. A program that links this has it, and
+/* Its devices are the targets that were linked (target.h). A program that links this has it, and
  * nothing else, in its registry.
  *
  * TESSERA_EMULATED_ORDER is forward, backward or random (the default): the order of blocks, waves

@@ -23,6 +23,18 @@ enum { TESS_MMA_DEPTH = 16, TESS_MMA_ROWS = 16, TESS_MMA_COLUMNS = 8 };
 
 template <int M, int N> struct tess_mma_sum {
     tess_f32 at[M][N][4];
+
+    /* The same by rows of the lane, as backends/gpu/matrix/score.h asks. */
+    enum { ROWS = 2 * M, EACH = 2 * N, COLUMNS = 8 * N };
+    TESS_DEVICE_MEMBER tess_f32 get(int r, int i) const
+    {
+        return at[r / 2][i / 2][r % 2 * 2 + i % 2];
+    }
+    TESS_DEVICE_MEMBER void set(int r, int i, tess_f32 x)
+    {
+        at[r / 2][i / 2][r % 2 * 2 + i % 2] = x;
+    }
+    static TESS_DEVICE_MEMBER constexpr int step(int i) { return i / 2 * 8 + i % 2; }
 };
 
 struct tess_mma_left {
@@ -74,6 +86,15 @@ TESS_DEVICE int tess_mma_row(int m, int e)
 TESS_DEVICE int tess_mma_column(int n, int e)
 {
     return 8 * n + 2 * ((int)tess_lane() % 4) + e % 2;
+}
+
+TESS_DEVICE int tess_mma_lane_row(int r)
+{
+    return tess_mma_row(r / 2, r % 2 * 2);
+}
+TESS_DEVICE int tess_mma_lane_column()
+{
+    return tess_mma_column(0, 0);
 }
 
 template <int M, int N> TESS_DEVICE void tess_mma_zero(tess_mma_sum<M, N> &sum)
@@ -188,6 +209,16 @@ TESS_DEVICE void tess_mma_add(tess_mma_sum<M, N> &sum, int m, int n, const tess_
 {
     tess_mma_type<DTYPE>::add(sum.at[m][2 * n], left.at, right.at[0], right.at[1]);
     tess_mma_type<DTYPE>::add(sum.at[m][2 * n + 1], left.at, right.at[2], right.at[3]);
+}
+
+/* Within 2 ulp and 1 ulp; what is below the normal numbers counts as zero. */
+TESS_DEVICE tess_f32 tess_quick_exp2(tess_f32 x)
+{
+    return tess_ptx_ex2_approx_ftz(x);
+}
+TESS_DEVICE tess_f32 tess_quick_reciprocal(tess_f32 x)
+{
+    return tess_ptx_rcp_approx_ftz(x);
 }
 
 /* A value of each row, over the four lanes that share it. */

@@ -52,6 +52,7 @@ struct tess_gpu_vendor {
     tess_gpu_library *library;
     const char *(*path)(const tess_env *env); /* of the driver, as the user asks for it */
     const int *attribute;                     /* the driver's numbers, by tess_gpu_attribute */
+    int matrix_lanes; /* of a wave, as matrix kernels need it; 0: as the image's chip has it */
 
     /* The chip: "sm_90", "gfx942". Its numbers are in out_caps already. */
     tess_status (*architecture)(const tess_gpu_driver *driver, const tess_open *open,

@@ -69,11 +69,11 @@ static bool has_plain_scores(const tess_problem *problem)
 }
 
 /* What a kernel on matrix units asks of a device and of scores and dO. */
-static tess_refusal accept_line(const tess_gpu_kernel *line, const tess_problem *problem,
-                                const tess_caps *caps)
+static tess_refusal accept_line(const tess_gpu_vendor *vendor, const tess_gpu_kernel *line,
+                                const tess_problem *problem, const tess_caps *caps)
 {
-    if (caps->lanes != TESS_MATRIX_LANES)
-        return (tess_refusal){TESS_REFUSED_WAVE, caps->lanes, TESS_MATRIX_LANES};
+    if (vendor->matrix_lanes && caps->lanes != vendor->matrix_lanes)
+        return (tess_refusal){TESS_REFUSED_WAVE, caps->lanes, vendor->matrix_lanes};
     if (caps->shared_memory < line->shared)
         return (tess_refusal){TESS_REFUSED_SHARED, caps->shared_memory, line->shared};
     if (strstr(line->name, "_plain_") && !has_plain_scores(problem))
@@ -88,7 +88,7 @@ static tess_refusal accept_line(const tess_gpu_kernel *line, const tess_problem 
 tess_refusal tess_gpu_accept_matrix(const tess_gpu_vendor *vendor, const tess_kernel *kernel,
                                     const tess_problem *problem, const tess_caps *caps)
 {
-    const tess_refusal refusal = accept_line(kernel->entry, problem, caps);
+    const tess_refusal refusal = accept_line(vendor, kernel->entry, problem, caps);
 
     return refusal.code == TESS_ACCEPTED ? tess_gpu_accept(vendor, problem) : refusal;
 }
@@ -103,7 +103,7 @@ static const tess_gpu_kernel *find_matrix_dq(const tess_backend_device *device,
     for (size_t i = 0; i < vendor->kernel_count; i++) {
         const tess_gpu_kernel *kernel = &vendor->kernels[i];
         if (takes(kernel, TESS_GPU_DQ_CHECKED, problem) &&
-            accept_line(kernel, problem, &device->caps).code == TESS_ACCEPTED &&
+            accept_line(vendor, kernel, problem, &device->caps).code == TESS_ACCEPTED &&
             (!best || kernel->priority > best->priority))
             best = kernel;
     }

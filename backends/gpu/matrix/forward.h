@@ -416,8 +416,7 @@ template <class SHAPE> struct tess_matrix_forward {
                 tess_matrix_hide(score, item, place);
             admit(state, score, factor);
             if (is_wide(state)) {
-                tess_matrix_each(score,
-                                 [&](tess_f32 &x, int, int, int) { x = in_log2(x, factor); });
+                tess_matrix_each(score, [&](tess_f32 x) { return in_log2(x, factor); });
                 here = 1.0f;
             }
             multiply_weights(state, score, here,

@@ -62,9 +62,11 @@ TESS_DEVICE bool tess_rows_are_even(const tess_rows &rows)
 TESS_DEVICE void tess_matrix_item_at(tess_matrix_item &item, const tess_args &args,
                                      const tess_gpu_addresses &to, tess_i64 index)
 {
-    static_cast<tess_forward_item &>(item) = tess_forward_item_at(args, to, index);
-    item.fold = tess_fold_at(item.tile.first, args.group);
+    tess_forward_item_make(item, args, to, index);
     item.rows = static_cast<int>(tess_max_i64(item.tile.end - item.tile.first, 0));
+    if (item.rows == 0) /* and nothing else is known */
+        return;
+    item.fold = tess_fold_at(item.tile.first, args.group);
     item.is_even =
         tess_rows_are_even(item.q) && tess_rows_are_even(item.k) && tess_rows_are_even(item.v);
     item.o_is_even = tess_rows_are_even(item.o);

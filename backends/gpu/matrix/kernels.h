@@ -6,24 +6,7 @@
 #include "backends/gpu/matrix/backward.h"
 #include "backends/gpu/matrix/backward_shared.h"
 #include "backends/gpu/matrix/forward.h"
-
-/* Whether a kernel's name has this word: what its line has no column for. */
-TESS_DEVICE constexpr bool tess_name_has(const char *name, const char *word)
-{
-    for (; *name; name++) {
-        int i = 0;
-        while (word[i] && name[i] == word[i])
-            i++;
-        if (!word[i])
-            return true;
-    }
-    return false;
-}
-
-TESS_DEVICE constexpr int tess_only_dtype(tess_u32 dtypes)
-{
-    return dtypes == TESS_GPU_F16 ? TESS_F16 : TESS_BF16;
-}
+#include "backends/gpu/matrix/name.h"
 
 /* The body of a role, from a line of a .def file. What stays in shared memory, and who owns it, are
  * rows, but in the main kernel of the backward pass columns. */

@@ -72,17 +72,19 @@ TESS_DEVICE void tess_put_to_part(const tess_args &args, const tess_gpu_addresse
     item.o.dtype = TESS_F32;
 }
 
-TESS_DEVICE tess_forward_item tess_forward_item_at(const tess_args &args,
-                                                   const tess_gpu_addresses &to, tess_i64 index)
+/* Makes an item where it is kept: of one that is made elsewhere and copied, the padding would be
+ * copied too. Only `tile` is set where a longer sequence has this tile, whose end then is not
+ * behind its first row. */
+TESS_DEVICE void tess_forward_item_make(tess_forward_item &item, const tess_args &args,
+                                        const tess_gpu_addresses &to, tess_i64 index)
 {
     const tess_item_place place = tess_item_place_at(args, index, args.splits);
     const tess_sequence s = tess_sequence_at(args, to, place.sequence);
     const tess_i64 head = place.head_kv * args.group;
-    tess_forward_item item = {};
 
     item.tile = tess_walk_row_tile(place.tile, args.row_tiles, s.rows, args.group, args.tile_rows);
-    if (item.tile.first >= item.tile.end) /* a longer sequence has this tile */
-        return item;
+    if (item.tile.first >= item.tile.end)
+        return;
     item.group = args.group;
     item.q = tess_query_rows(to.at[TESS_AT_Q], args.q_stride, args.head_dim, args.dtype, s, head,
                              args.group);
@@ -105,10 +107,19 @@ TESS_DEVICE tess_forward_item tess_forward_item_at(const tess_args &args,
     else
         tess_put_to_user(args, to, s, head, item);
     item.sink_stride = args.sink_stride;
+    item.sink = NULL;
     if ((args.bias & TESS_BIAS_SINK) &&
         tess_walk_takes_sink(item.visible, query_first, query_last, args.tile_columns, place.split,
                              args.splits))
         item.sink = static_cast<const float *>(to.at[TESS_AT_SINK]) + head * args.sink_stride;
+}
+
+TESS_DEVICE tess_forward_item tess_forward_item_at(const tess_args &args,
+                                                   const tess_gpu_addresses &to, tess_i64 index)
+{
+    tess_forward_item item = {};
+
+    tess_forward_item_make(item, args, to, index);
     return item;
 }
 

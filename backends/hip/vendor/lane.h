@@ -3,19 +3,7 @@
 #ifndef VENDOR_LANE_H
 #define VENDOR_LANE_H
 
-#include "backends/gpu/kernels.h"
-
-#define TESS_DEVICE static __attribute__((device, always_inline)) inline
-#define TESS_DEVICE_MEMBER __attribute__((device, always_inline)) inline
-#define TESS_UNROLL _Pragma("unroll")
-#define TESS_NO_UNROLL _Pragma("nounroll")
-
-/* Defines a kernel; the body follows. The size of the block is said by this attribute: launch
- * bounds are ignored here, and the compiler would spare registers for 1024 lanes. `resident` is a
- * wish for vendors whose blocks share a register file by blocks. */
-#define TESS_KERNEL(name, threads, resident)                                                     \
-    extern "C" __attribute__((global, amdgpu_flat_work_group_size(threads, threads))) void name( \
-        const tess_args args, const tess_gpu_addresses addresses, const tess_gpu_run run)
+#include "vendor/kernel.h"
 
 TESS_DEVICE tess_u32 tess_thread(void)
 {
@@ -46,13 +34,6 @@ template <int MASK> TESS_DEVICE float tess_exchange(float value)
 {
     return __builtin_bit_cast(
         float, __builtin_amdgcn_ds_swizzle(__builtin_bit_cast(int, value), MASK << 10 | 0x1F));
-}
-
-/* The block's dynamic shared memory, aligned to 16 bytes. */
-extern __attribute__((shared, aligned(16))) char tess_shared_memory[];
-template <class MEMORY> TESS_DEVICE MEMORY *tess_shared(void)
-{
-    return reinterpret_cast<MEMORY *>(tess_shared_memory);
 }
 
 /* f16 by its bits, exactly, and back to nearest even. */
