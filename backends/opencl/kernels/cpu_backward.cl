@@ -132,31 +132,31 @@ TESS_FN void cpu_add_tile(const cpu_pairs *item, cpu_hook hook, int panels, int 
                             tess_visible_end(item->visible, m->rows[0].query) >= end;
         if (!is_seen)
             continue;
-        cpu_dots(m->k[p], m->q, item->q.dims, count, m->weight);
-        cpu_dots(m->v[p], m->d_o, item->v.dims, count, m->gradient);
+        TESS_NO_UNROLL
+        for (int t = 0; t < 2; t++)
+            cpu_dots(t ? m->v[p] : m->k[p], t ? m->d_o : m->q, t ? item->v.dims : item->k.dims,
+                     count, t ? m->gradient : m->weight);
         cpu_pull_panel(item, hook, column, count, !is_full, m);
-        cpu_gather(m->weight, m->d_o, count, item->v.dims, m->dv[p]);
-        cpu_gather(m->gradient, m->q, count, item->q.dims, m->dk[p]);
+        TESS_NO_UNROLL
+        for (int t = 0; t < 2; t++)
+            cpu_gather(t ? m->weight : m->gradient, t ? m->d_o : m->q, count,
+                       t ? item->v.dims : item->k.dims, t ? m->dv[p] : m->dk[p]);
     }
 }
 
 /* dK and dV of one column by itself. */
-TESS_FN void cpu_exact_column(const cpu_pairs *item, tess_i64 column, tess_rows dk, tess_rows dv,
-                              __local cpu_memory *m)
+TESS_FN void cpu_exact_column(const cpu_pairs *item, tess_i64 column, __local vec *dk,
+                              __local vec *dv)
 {
-    cpu_clear(m->weight, CPU_ROW_VECTORS);
-    cpu_clear(m->gradient, CPU_ROW_VECTORS);
+    cpu_clear(dk, CPU_ROW_VECTORS);
+    cpu_clear(dv, CPU_ROW_VECTORS);
     for (tess_i64 row = item->seen_first; row < item->seen_end; row++) {
         const cpu_exact pulled = cpu_pull_exact(item, row, column);
-        if (pulled.weight < 0.0f) /* absent; a NaN is not */
-            continue;
-        cpu_add_exact(item->q, row, pulled.chained, m->gradient);
-        cpu_add_exact(item->d_o, row, pulled.weight, m->weight);
+        TESS_NO_UNROLL
+        for (int t = 0; t < 2 && !(pulled.weight < 0.0f); t++) /* absent; a NaN is not */
+            cpu_add_exact(t ? item->d_o : item->q, row, t ? pulled.weight : pulled.chained,
+                          t ? dv : dk);
     }
-    if (dk.base)
-        cpu_put(dk, column, m->gradient);
-    if (dv.base)
-        cpu_put(dv, column, m->weight);
 }
 
 /* Writes one vector of columns. */
@@ -165,17 +165,21 @@ TESS_FN void cpu_finish_vector(const cpu_pairs *item, int p, int v, int may_spre
 {
     const tess_i64 first = item->first + p * CPU_PANEL_LANES + v * CPU_WIDTH;
 
-    m->fault = cpu_leave(m->dk[p] + v, item->k.dims, vec_set(item->scoring.scale), m->q) +
-               cpu_leave(m->dv[p] + v, item->v.dims, vec_set(1.0f), m->d_o);
+    m->fault = vec_set(0.0f);
+    TESS_NO_UNROLL
+    for (int t = 0; t < 2; t++)
+        m->fault += cpu_leave(t ? m->dv[p] + v : m->dk[p] + v, t ? item->v.dims : item->k.dims,
+                              vec_set(t ? 1.0f : item->scoring.scale), t ? m->d_o : m->q);
     for (int lane = 0; lane < CPU_WIDTH && first + lane < item->end; lane++) {
-        if (((__local const float *)&m->fault)[lane] != 0.0f && !may_spread) {
-            cpu_exact_column(item, first + lane, dk, dv, m);
-            continue;
+        if (((__local const float *)&m->fault)[lane] != 0.0f && !may_spread)
+            cpu_exact_column(item, first + lane, m->q + lane * CPU_PITCH,
+                             m->d_o + lane * CPU_PITCH);
+        TESS_NO_UNROLL
+        for (int t = 0; t < 2; t++) {
+            const tess_rows to = t ? dv : dk;
+            if (to.base)
+                cpu_put(to, first + lane, (t ? m->d_o : m->q) + lane * CPU_PITCH);
         }
-        if (dk.base)
-            cpu_put(dk, first + lane, m->q + lane * CPU_PITCH);
-        if (dv.base)
-            cpu_put(dv, first + lane, m->d_o + lane * CPU_PITCH);
     }
 }
 
@@ -186,12 +190,12 @@ TESS_FN void cpu_backward(const cpu_pairs *item, int may_spread, tess_rows dk, t
     const int panels = (int)((item->end - item->first + CPU_PANEL_LANES - 1) / CPU_PANEL_LANES);
     const tess_i64 tile_first = item->seen_first / CPU_TILE;
 
-    for (int i = 0; i < panels * CPU_VECTORS; i++) {
-        const int p = i / CPU_VECTORS, v = i % CPU_VECTORS;
+    for (int i = 0; i < 2 * panels * CPU_VECTORS; i++) {
+        const int t = i % 2, p = i / 2 / CPU_VECTORS, v = i / 2 % CPU_VECTORS;
         const tess_i64 column =
             tess_min_i64(item->first + p * CPU_PANEL_LANES + v * CPU_WIDTH, item->end - 1);
-        cpu_stay(item->k, column, item->end, hook.factor, m->q, m->k[p] + v);
-        cpu_stay(item->v, column, item->end, 1.0f, m->q, m->v[p] + v);
+        cpu_stay(t ? item->v : item->k, column, item->end, t ? 1.0f : hook.factor, m->q,
+                 (t ? m->v[p] : m->k[p]) + v);
     }
     cpu_clear(m->dk[0], panels * CPU_DIMS * CPU_VECTORS);
     cpu_clear(m->dv[0], panels * CPU_DIMS * CPU_VECTORS);
@@ -199,8 +203,9 @@ TESS_FN void cpu_backward(const cpu_pairs *item, int may_spread, tess_rows dk, t
         const int count = (int)tess_min_i64(CPU_TILE, item->seen_end - row);
         for (int j = 0; j < count; j++)
             m->rows[j] = cpu_row_at(item, hook, row + j);
-        cpu_bring_tile(item->q, row, count, m->q);
-        cpu_bring_tile(item->d_o, row, count, m->d_o);
+        TESS_NO_UNROLL
+        for (int t = 0; t < 2; t++)
+            cpu_bring_tile(t ? item->d_o : item->q, row, count, t ? m->d_o : m->q);
         cpu_add_tile(item, hook, panels, count, m);
     }
     for (int i = 0; i < panels * CPU_VECTORS; i++)

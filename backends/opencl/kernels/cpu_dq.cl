@@ -64,8 +64,10 @@ TESS_FN void cpu_start_panel(const cpu_pairs *item, cpu_hook hook, int p, __loca
             ((__local int *)&m->first[p][v])[lane] = row.first;
             ((__local int *)&m->end[p][v])[lane] = row.end;
         }
-        cpu_stay(item->q, first, item->end, hook.factor, m->k, m->q[p] + v);
-        cpu_stay(item->d_o, first, item->end, 1.0f, m->k, m->d_o[p] + v);
+        TESS_NO_UNROLL
+        for (int t = 0; t < 2; t++)
+            cpu_stay(t ? item->d_o : item->q, first, item->end, t ? 1.0f : hook.factor, m->k,
+                     (t ? m->d_o[p] : m->q[p]) + v);
     }
     cpu_clear(m->dq[p], CPU_DIMS * CPU_VECTORS);
 }
@@ -121,23 +123,24 @@ TESS_FN void cpu_add_tile(const cpu_pairs *item, cpu_hook hook, int panels, tess
             tess_divide(cpu_row_of(item, p, CPU_PANEL_LANES - 1), item->group), CPU_TILE, 0, 1);
         if (tile < walk.first || tile >= walk.end)
             continue;
-        cpu_dots(m->q[p], m->k, item->q.dims, count, m->score);
-        cpu_dots(m->d_o[p], m->v, item->v.dims, count, m->gradient);
+        TESS_NO_UNROLL
+        for (int t = 0; t < 2; t++)
+            cpu_dots(t ? m->d_o[p] : m->q[p], t ? m->v : m->k, t ? item->v.dims : item->k.dims,
+                     count, t ? m->gradient : m->score);
         cpu_pull_panel(item, hook, p, column, count, tess_walk_is_masked(walk, tile), m);
         cpu_gather(m->gradient, m->k, count, item->q.dims, m->dq[p]);
     }
 }
 
 /* dQ of one row by itself. */
-TESS_FN void cpu_exact_row(const cpu_pairs *item, tess_i64 row, tess_rows dq, __local cpu_memory *m)
+TESS_FN void cpu_exact_row(const cpu_pairs *item, tess_i64 row, __local vec *dq)
 {
-    cpu_clear(m->gradient, CPU_ROW_VECTORS);
+    cpu_clear(dq, CPU_ROW_VECTORS);
     for (tess_i64 column = item->seen_first; column < item->seen_end; column++) {
         const cpu_exact pulled = cpu_pull_exact(item, row, column);
         if (!(pulled.weight < 0.0f)) /* absent; a NaN is not */
-            cpu_add_exact(item->k, column, pulled.chained, m->gradient);
+            cpu_add_exact(item->k, column, pulled.chained, dq);
     }
-    cpu_put(dq, row, m->gradient);
 }
 
 TESS_FN void cpu_finish_vector(const cpu_pairs *item, int p, int v, int may_spread, tess_rows dq,
@@ -147,10 +150,10 @@ TESS_FN void cpu_finish_vector(const cpu_pairs *item, int p, int v, int may_spre
 
     m->fault = cpu_leave(m->dq[p] + v, item->q.dims, vec_set(item->scoring.scale), m->k);
     for (int lane = 0; lane < CPU_WIDTH && first + lane < item->end; lane++) {
+        __local vec *const row = m->k + lane * CPU_PITCH;
         if (((__local const float *)&m->fault)[lane] != 0.0f && !may_spread)
-            cpu_exact_row(item, first + lane, dq, m);
-        else
-            cpu_put(dq, first + lane, m->k + lane * CPU_PITCH);
+            cpu_exact_row(item, first + lane, row);
+        cpu_put(dq, first + lane, row);
     }
 }
 
@@ -170,8 +173,9 @@ TESS_FN void cpu_dq(cpu_pairs item, int may_spread, tess_rows dq, __local cpu_me
     for (tess_i64 tile = walk.first; tile < walk.end; tile++) {
         const tess_i64 column = tile * CPU_TILE;
         const int count = (int)tess_min_i64(CPU_TILE, item.seen_end - column);
-        cpu_bring_tile(item.k, column, count, m->k);
-        cpu_bring_tile(item.v, column, count, m->v);
+        TESS_NO_UNROLL
+        for (int t = 0; t < 2; t++)
+            cpu_bring_tile(t ? item.v : item.k, column, count, t ? m->v : m->k);
         cpu_add_tile(&item, hook, panels, tile, count, m);
     }
     for (int i = 0; i < panels * CPU_VECTORS; i++)

@@ -27,8 +27,8 @@ typedef struct cpu_memory {
     vec_int seen_first[CPU_PANELS][CPU_VECTORS], seen_end[CPU_PANELS][CPU_VECTORS];
     vec k[CPU_TILE_VECTORS], v[CPU_TILE_VECTORS];
     vec score[CPU_TILE_SCORES], bias[CPU_TILE_SCORES];
-    vec bias_rows[CPU_TILE];                 /* 16 rows of a tile's width */
-    vec slope, distance, factor, lse, fault; /* of one vector of rows, to be seen lane by lane */
+    vec bias_rows[CPU_TILE];            /* 16 rows of a tile's width */
+    vec slope, distance, factor, fault; /* of one vector of rows, to be seen lane by lane */
 } cpu_memory;
 
 TESS_CL_ASSERT(cpu_the_line_says_how_much_it_is, sizeof(cpu_memory) <= TESS_CL_LOCAL);
@@ -200,47 +200,47 @@ TESS_FN void cpu_add_tile(const tess_forward_item *item, cpu_hook hook, int p, t
 
 /* One row by itself: the largest score and the sum of weights first, so that the output is a sum of
  * finished shares, which does not exceed the largest value. Absent pairs are skipped. */
-TESS_FN void cpu_exact_row(const tess_forward_item *item, tess_i64 row, __local cpu_memory *m)
+TESS_FN tess_os_row cpu_exact_row(const tess_forward_item *item, tess_i64 row,
+                                  __local float *output)
 {
-    __local float *const output = (__local float *)m->v;
+    const float sink =
+        item->sink ? tess_os_score(tess_sink_of(item->sink, item->sink_stride, item->group, row))
+                   : TESS_NEG_INF;
     tess_pair pair;
     tess_os_row state;
-    float shift = 0.0f, inverse = 0.0f;
+    float shift = 0.0f;
 
     pair.query = tess_divide(row, item->group);
     pair.head = row - pair.query * item->group;
     const tess_i64 first =
         tess_max_i64(item->share_first, tess_visible_first(item->visible, pair.query));
     const tess_i64 end = tess_min_i64(item->share_end, tess_visible_end(item->visible, pair.query));
-    state.shift = TESS_NEG_INF;
-    if (item->sink)
-        state.shift = tess_os_score(tess_sink_of(item->sink, item->sink_stride, item->group, row));
-    const float sink = state.shift;
+    state.shift = sink;
     state.sum = 0.0f;
     for (int d = 0; d < item->v.dims; d++)
         output[d] = 0.0f;
+    TESS_NO_UNROLL
     for (int pass = 0; pass < 3; pass++) {
-        for (pair.column = first; pair.column < end; pair.column++) {
-            const float score = tess_score_log2(item->scoring, pair,
-                                                tess_row_dot(item->q, row, item->k, pair.column));
-            const float weight = tess_os_weight(score, shift) * inverse;
+        const float inverse = tess_os_inverse(state.sum);
+        for (pair.column = first - 1; pair.column < end; pair.column++) {
+            const int is_column = pair.column >= first; /* what is before the first: the sink */
+            const float score =
+                is_column ? tess_score_log2(item->scoring, pair,
+                                            tess_row_dot(item->q, row, item->k, pair.column))
+                          : sink;
+            const float weight = tess_os_weight(score, shift);
             if (pass == 0)
                 state.shift = tess_max(score, state.shift);
             if (pass == 1)
-                state.sum += tess_os_weight(score, shift);
-            for (int d = 0; d < item->v.dims && pass == 2 && score != TESS_NEG_INF; d++)
-                output[d] += weight * tess_row_element(item->v, pair.column, d);
+                state.sum += weight;
+            if (pass < 2 || !is_column || score == TESS_NEG_INF)
+                continue;
+            for (int d = 0; d < item->v.dims; d++)
+                output[d] += weight * inverse * tess_row_element(item->v, pair.column, d);
         }
-        if (pass == 0) {
-            shift = tess_os_shift(state.shift);
-            state.sum = tess_os_weight(sink, shift);
-        }
-        if (pass == 1)
-            inverse = tess_os_inverse(state.sum);
+        shift = tess_os_shift(state.shift);
     }
-    cpu_put(item->o, row, m->v);
-    if (item->lse.base)
-        item->lse.base[tess_value_index(item->lse, row)] = tess_os_lse(state);
+    return state;
 }
 
 /* Divides one vector of rows by their sums and writes them. */
@@ -248,13 +248,14 @@ TESS_FN void cpu_finish_vector(const tess_forward_item *item, int p, int v, int 
                                __local cpu_memory *m)
 {
     const tess_i64 first = item->tile.first + p * CPU_PANEL_LANES + v * CPU_WIDTH;
-    __local const float *const shift = (__local const float *)&m->shift[p][v];
-    __local const float *const sum = (__local const float *)&m->sum[p][v];
+    const int lanes = (int)tess_min_i64(CPU_WIDTH, item->tile.end - first);
+    __local float *const shift = (__local float *)&m->shift[p][v];
+    __local float *const sum = (__local float *)&m->sum[p][v];
     __local float *const factor = (__local float *)&m->factor;
-    __local float *const lse = (__local float *)&m->lse;
 
+    m->fault = m->sum[p][v] * 0.0f;
     m->factor = vec_set(0.0f);
-    for (int lane = 0; lane < CPU_WIDTH && first + lane < item->tile.end; lane++) {
+    for (int lane = 0; lane < lanes; lane++) {
         tess_os_sunk sunk;
         sunk.row.shift = shift[lane];
         sunk.row.sum = sum[lane];
@@ -262,18 +263,21 @@ TESS_FN void cpu_finish_vector(const tess_forward_item *item, int p, int v, int 
         if (item->sink)
             sunk = tess_os_sink(
                 sunk.row, tess_sink_of(item->sink, item->sink_stride, item->group, first + lane));
+        shift[lane] = sunk.row.shift;
+        sum[lane] = sunk.row.sum;
         factor[lane] = sunk.rescale * tess_os_inverse(sunk.row.sum);
-        lse[lane] = tess_os_lse(sunk.row);
     }
-    m->fault = m->sum[p][v] * 0.0f + cpu_leave(m->output[p] + v, item->v.dims, m->factor, m->k);
-    for (int lane = 0; lane < CPU_WIDTH && first + lane < item->tile.end; lane++) {
-        if (((__local const float *)&m->fault)[lane] != 0.0f && !may_spread) {
-            cpu_exact_row(item, first + lane, m);
-            continue;
-        }
-        cpu_put(item->o, first + lane, m->k + lane * CPU_PITCH);
+    m->fault += cpu_leave(m->output[p] + v, item->v.dims, m->factor, m->k);
+    for (int lane = 0; lane < lanes; lane++) {
+        __local vec *const row = m->k + lane * CPU_PITCH;
+        tess_os_row state;
+        state.shift = shift[lane];
+        state.sum = sum[lane];
+        if (((__local const float *)&m->fault)[lane] != 0.0f && !may_spread)
+            state = cpu_exact_row(item, first + lane, (__local float *)row);
+        cpu_put(item->o, first + lane, row);
         if (item->lse.base)
-            item->lse.base[tess_value_index(item->lse, first + lane)] = lse[lane];
+            item->lse.base[tess_value_index(item->lse, first + lane)] = tess_os_lse(state);
     }
 }
 
@@ -291,8 +295,9 @@ TESS_FN void cpu_forward(const tess_forward_item *item, int may_spread, __local 
     for (tess_i64 tile = item->walk.first; tile < item->walk.end; tile++) {
         const tess_i64 column = tile * CPU_TILE;
         const int count = (int)tess_min_i64(CPU_TILE, item->share_end - column);
-        cpu_bring_tile(item->k, column, count, m->k);
-        cpu_bring_tile(item->v, column, count, m->v);
+        TESS_NO_UNROLL
+        for (int t = 0; t < 2; t++)
+            cpu_bring_tile(t ? item->v : item->k, column, count, t ? m->v : m->k);
         for (int p = 0; p < panels; p++) {
             const tess_column_walk walk = tess_walk_columns(
                 item->visible, tess_divide(cpu_row_of(item, p, 0), item->group),

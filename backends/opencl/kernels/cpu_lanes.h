@@ -44,10 +44,6 @@ enum {
     CPU_TILE_SCORES = CPU_TILE * CPU_VECTORS
 };
 
-/* Functions that take a tess_rows and are called twice: as calls they stop PoCL 3.1, whose own pass
- * that puts calls in line reads through a null pointer. */
-#define CPU_INLINE TESS_FN __attribute__((always_inline))
-
 typedef float16 vec;
 typedef int16 vec_int; /* also of comparisons: -1 or 0 */
 
@@ -218,8 +214,8 @@ TESS_FN void cpu_bring_tile(tess_rows rows, tess_i64 first, int count, __local v
 
 /* One vector of rows that stay, from `first` on; lanes past the end repeat the last row. They pass
  * through `stage`, room for 16 rows. */
-CPU_INLINE void cpu_stay(tess_rows rows, tess_i64 first, tess_i64 end, float factor,
-                         __local vec *stage, __local vec *out)
+TESS_FN void cpu_stay(tess_rows rows, tess_i64 first, tess_i64 end, float factor,
+                      __local vec *stage, __local vec *out)
 {
     for (int lane = 0; lane < CPU_WIDTH; lane++)
         cpu_bring(rows, tess_row_index(rows, tess_min_i64(first + lane, end - 1)), rows.dims,
