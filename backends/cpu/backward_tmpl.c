@@ -637,11 +637,13 @@ KERNEL_INLINE void gather_dims(const struct pairs *pairs, const float *factor, c
                                int64_t dims, float *sum, const int is_stepped)
 {
     for (int64_t d = 0; d < dims; d += VEC_WIDE_DIMS) {
-        if (VEC_WIDE_DIMS > 4 && d + 4 >= dims)
+        if (VEC_WIDE_DIMS > 4 && (d + 4 >= dims || d + 8 == dims)) {
             multiply_values(factor, BLOCK_ROWS, pairs->k, ends, d, sum, VEC_WIDE, 4, is_stepped);
-        else
+            d -= VEC_WIDE_DIMS - 4;
+        } else {
             multiply_values(factor, BLOCK_ROWS, pairs->k, ends, d, sum, VEC_WIDE, VEC_WIDE_DIMS,
                             is_stepped);
+        }
     }
 }
 

@@ -593,7 +593,7 @@ static void finish_row(const struct state *state, int r)
     if (all != 0.0f && !(work->args->flags & TESS_ALLOW_NONFINITE_SPREAD))
         tess_cpu_forward_row(work, work->tile.first + r, output);
     else
-        put_result(work, row->at, work->tile.first + r, output, tess_os_lse(end));
+        put_result(work, row->at, work->tile.first + r, output, tess_os_lse(end), 0);
 }
 
 static void decode(const tess_cpu_work *work)

@@ -260,7 +260,9 @@ KERNEL_INLINE void all_values(const tess_cpu_work *work, const struct panel *pan
     const int64_t head_dim_v = work->args->head_dim_v;
     int64_t d = 0;
 
-    for (; d + dims <= head_dim_v; d += dims) {
+    /* Two groups of 4 behind the whole ones where 8 dims are left, not one group and 2 single dims,
+     * each of which takes as long as a group of 4. */
+    for (; d + dims <= head_dim_v && !(dims == 6 && head_dim_v - d == 8); d += dims) {
         fetch_ahead(work, ahead, VEC_FETCH);
         multiply_values(weight, vectors * VEC_LANES, tile->v, tile->ends, d, panel->output, vectors,
                         dims, is_stepped);
@@ -337,15 +339,17 @@ static void start_panel(const tess_cpu_work *work, struct panel *panel, const st
 }
 
 /* Rows of K or V that lie VEC_SCATTERED floats or more apart share few sets of the caches and take
- * a page each, and every panel would pay for that again: with several panels they are copied. 8
- * heads side by side, 1024 columns: AVX2 on Zen 4 +2 % with 64 dims and +10 % with 128; AVX-512 on
- * Emerald Rapids +12 % with 64 dims and a causal mask, on Zen 4 -1 %. */
+ * a page each, and every panel pays for that again: with several panels they are copied where that
+ * is cheaper. 8 heads side by side, 1024 columns, two threads: AVX2 on Zen 4 +2 % with 64 dims and
+ * +10 % with 128, on Emerald Rapids 0 and +3 %. With AVX-512 the products take half the time and
+ * the copy the same: on Emerald Rapids -2.5 % to -5 %, on Zen 4 -1 %. */
 
 /* Pointers to a tile's rows of K or V. */
 static void locate(const tess_cpu_work *work, const struct view *view, const tess_i64 stride[4],
                    const struct tile *tile, bool is_reused, float *copy, const float **row)
 {
-    const bool is_scattered = stride[1] >= VEC_SCATTERED || stride[1] <= -VEC_SCATTERED;
+    const bool is_scattered =
+        VEC_SCATTERED > 0 && (stride[1] >= VEC_SCATTERED || stride[1] <= -VEC_SCATTERED);
     const bool is_fp32_row = view->dtype == TESS_F32 && view->stride == 1;
 
     if (is_fp32_row && !(is_reused && is_scattered)) {
@@ -397,26 +401,48 @@ static void add_tile(const tess_cpu_work *work, struct panel *panel, struct tile
 
 /* ---- the way out ----------------------------------------------------------------------------- */
 
-/* out[lane][d] = factor[lane] * output[d][lane] for VEC_LANES dims, of which `count` exist. Returns
- * `fault` with NaN put where an element is not finite: 0 * x is NaN exactly for such an x. */
+/* out[lane][at] = factor[lane] * output[d][lane] for VEC_LANES dims, of which `count` exist.
+ * Returns `fault` with NaN put where an element is not finite: 0 * x is NaN exactly for such an x.
+ */
 KERNEL_INLINE vec transpose_out(const float *output, int64_t step, int count, vec factor, vec fault,
-                                float *out, int64_t out_step)
+                                float *const *out, int64_t at)
 {
     vec block[VEC_LANES];
 
     for (int i = 0; i < VEC_LANES; i++) {
-        const int64_t at = i < count ? i : count - 1;
-        block[i] = vec_mul(vec_load(output + at * step), factor);
+        const int64_t d = i < count ? i : count - 1;
+        block[i] = vec_mul(vec_load(output + d * step), factor);
         fault = vec_fma(block[i], vec_set(0.0f), fault);
     }
     vec_transpose(block);
     for (int lane = 0; lane < VEC_LANES; lane++)
-        vec_store(out + lane * out_step, block[lane]);
+        vec_store(out[lane] + at, block[lane]);
     return fault;
 }
 
+/* Of one vector of rows: what each output is multiplied by, and its LSE. */
+static void close_rows(const tess_cpu_work *work, const struct panel *panel, int v, int valid,
+                       float factors[VEC_LANES], float lse[VEC_LANES])
+{
+    for (int lane = 0; lane < valid; lane++) {
+        tess_os_row state = {panel->shift[v * VEC_LANES + lane], panel->sum[v * VEC_LANES + lane]};
+        factors[lane] = 1.0f;
+        if (work->sink) {
+            const struct row_at at = panel->rows[v * VEC_LANES + lane];
+            const tess_os_sunk sunk =
+                tess_os_sink(state, work->sink[at.head * work->args->sink_stride]);
+            factors[lane] = sunk.rescale;
+            state = sunk.row;
+        }
+        factors[lane] *= tess_os_inverse(state.sum);
+        lse[lane] = tess_os_lse(state);
+    }
+}
+
 /* Divides by the sum, writes one vector of rows, and recomputes those that came out non-finite:
- * what an absent column holds reaches a row only as 0 * Inf or 0 * NaN, never unseen. */
+ * what an absent column holds reaches a row only as 0 * Inf or 0 * NaN, never unseen. fp32 rows are
+ * written where they belong, by the vector; what is behind their last vector, and all others, by
+ * way of `row`. */
 static void finish_vector(const tess_cpu_work *work, const struct panel *panel, float *row, int v,
                           int vectors)
 {
@@ -424,38 +450,36 @@ static void finish_vector(const tess_cpu_work *work, const struct panel *panel, 
     const int64_t dims = args->head_dim_v, step = vectors * VEC_LANES, row_step = padded(dims);
     const int64_t first = panel->first + v * VEC_LANES;
     const int valid = (int)tess_min_i64(VEC_LANES, panel->end - first);
+    const bool is_direct = work->splits == 1 && args->o_stride[3] == 1 && args->o_dtype == TESS_F32;
+    const int64_t direct = is_direct ? dims - dims % VEC_LANES : 0;
     const struct row_at *const rows = panel->rows + v * VEC_LANES;
     const float *output = panel->output + v * VEC_LANES;
     float factors[VEC_LANES] = {0}, lse[VEC_LANES] = {0}, faults[VEC_LANES];
+    float *at[VEC_LANES], *to[VEC_LANES]; /* rows on their way, and where they go directly */
     int64_t d = 0;
 
-    for (int lane = 0; lane < valid; lane++) {
-        tess_os_row state = {panel->shift[v * VEC_LANES + lane], panel->sum[v * VEC_LANES + lane]};
-        factors[lane] = 1.0f;
-        if (work->sink) {
-            const tess_os_sunk sunk =
-                tess_os_sink(state, work->sink[rows[lane].head * args->sink_stride]);
-            factors[lane] = sunk.rescale;
-            state = sunk.row;
-        }
-        factors[lane] *= tess_os_inverse(state.sum);
-        lse[lane] = tess_os_lse(state);
+    for (int lane = 0; lane < VEC_LANES; lane++) {
+        to[lane] = at[lane] = row + lane * row_step;
+        if (is_direct && lane < valid)
+            to[lane] = (float *)(void *)work->o + row_index(args->o_stride, rows[lane]);
     }
+    close_rows(work, panel, v, valid, factors, lse);
 
     const vec factor = vec_load(factors);
     vec fault = vec_mul(vec_load(panel->sum + v * VEC_LANES), vec_set(0.0f));
+    for (; d < direct; d += VEC_LANES, output += VEC_LANES * step)
+        fault = transpose_out(output, step, VEC_LANES, factor, fault, to, d);
     for (; d + VEC_LANES <= dims; d += VEC_LANES, output += VEC_LANES * step)
-        fault = transpose_out(output, step, VEC_LANES, factor, fault, row + d, row_step);
+        fault = transpose_out(output, step, VEC_LANES, factor, fault, at, d);
     if (d < dims)
-        fault = transpose_out(output, step, (int)(dims - d), factor, fault, row + d, row_step);
+        fault = transpose_out(output, step, (int)(dims - d), factor, fault, at, d);
     vec_store(faults, fault);
 
     for (int lane = 0; lane < valid; lane++) {
-        float *const o = row + lane * row_step;
         if (faults[lane] != 0.0f && !(args->flags & TESS_ALLOW_NONFINITE_SPREAD))
-            tess_cpu_forward_row(work, first + lane, o);
+            tess_cpu_forward_row(work, first + lane, at[lane]);
         else
-            put_result(work, rows[lane], first + lane, o, lse[lane]);
+            put_result(work, rows[lane], first + lane, at[lane], lse[lane], direct);
     }
 }
 

@@ -170,9 +170,10 @@ static inline int64_t row_index(const tess_i64 stride[4], struct row_at at)
     return at.query * stride[1] + at.head * stride[2];
 }
 
-/* A finished row, to the user's tensors or to the partial results of a split. */
+/* A finished row, to the user's tensors or to the partial results of a split, without the first
+ * `done` elements: those are where they belong. */
 static inline void put_result(const tess_cpu_work *work, struct row_at at, int64_t folded_row,
-                              const float *o, float lse)
+                              const float *o, float lse, int64_t done)
 {
     const tess_args *args = work->args;
 
@@ -180,7 +181,8 @@ static inline void put_result(const tess_cpu_work *work, struct row_at at, int64
         tess_cpu_put_row(work, folded_row, o, lse);
         return;
     }
-    narrow(work->o, row_index(args->o_stride, at), args->head_dim_v, args->o_dtype, o);
+    narrow(work->o, row_index(args->o_stride, at) + done, args->head_dim_v - done, args->o_dtype,
+           o + done);
     if (work->lse)
         work->lse[at.query * args->lse_stride[1] + at.head * args->lse_stride[2]] = lse;
 }

@@ -17,11 +17,11 @@ enum {
     VEC_WIDE_PANELS = 8, /* panels of the tallest tile of rows */
     VEC_WIDE_KEYS = 6,   /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 6,
-    VEC_SHORT_KEYS = 12, /* the same for one vector of rows, in the backward pass */
+    VEC_SHORT_KEYS = 12,  /* the same for one vector of rows, in the backward pass */
     VEC_SPREAD = 4,       /* vectors of elements at a time, where the backward pass */
     VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
     VEC_BLOCK_PANELS = 2, /* most wide panels in a block of rows of the backward pass */
-    VEC_SCATTERED = 512,  /* floats between rows that are better copied than read again and again */
+    VEC_SCATTERED = 0,    /* floats between rows that are better copied than read again; 0: none */
     VEC_FETCH = 0,        /* rows asked for at a time, of those that come next; 0: none */
     VEC_DECODE_ROWS = 8,  /* most rows that a decode kernel computes at once, and */
     VEC_DECODE_TURNED = 3 /* vectors of columns with one or two rows */
