@@ -79,6 +79,10 @@ enum {
 #define NAME_AVX512 "AVX512"
 #define NAME_AMX "AMX with BF16, and the system's permission for it"
 
+/* Kernels of one number give a row the same bits: those of an instruction set, and apart from them
+ * those of few rows whose sums run in another order. */
+#define APART(isa) (1u << 16 | (isa))
+
 /* The typed function behind a record's entry. */
 typedef struct entry {
     tess_cpu_forward_fn forward; /* one of the two */
@@ -110,30 +114,35 @@ static tess_refusal accept_backward(const tess_kernel *kernel, const tess_proble
     return (tess_refusal){TESS_ACCEPTED, 0, 0};
 }
 
-#define RECORD(kernel_name, which, isa, rows, columns, most, scratch_function, rank, question) \
-    {.name = #kernel_name,                                                                     \
-     .pass = which,                                                                            \
-     .priority = rank,                                                                         \
-     .features = TESS_CPU_##isa,                                                               \
-     .feature_name = NAME_##isa,                                                               \
-     .arithmetic = TESS_CPU_##isa,                                                             \
-     .dtypes = DTYPES_##isa,                                                                   \
-     .max_head_dim = DIM_##isa,                                                                \
-     .max_folded_rows = most,                                                                  \
-     .tile_rows = rows,                                                                        \
-     .tile_columns = columns,                                                                  \
-     .scratch = scratch_function,                                                              \
-     .accept = question,                                                                       \
+#define RECORD(kernel_name, which, isa, bits, rows, columns, most, scratch_function, rank, \
+               question)                                                                   \
+    {.name = #kernel_name,                                                                 \
+     .pass = which,                                                                        \
+     .priority = rank,                                                                     \
+     .features = TESS_CPU_##isa,                                                           \
+     .feature_name = NAME_##isa,                                                           \
+     .arithmetic = bits,                                                                   \
+     .dtypes = DTYPES_##isa,                                                               \
+     .max_head_dim = DIM_##isa,                                                            \
+     .max_folded_rows = most,                                                              \
+     .tile_rows = rows,                                                                    \
+     .tile_columns = columns,                                                              \
+     .scratch = scratch_function,                                                          \
+     .accept = question,                                                                   \
      .entry = &entry_##kernel_name},
 
 static const tess_kernel kernel_table[] = {
-#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank) \
-    IF_##isa(RECORD(name, TESS_PASS_FORWARD, isa, rows, columns, most, scratch, rank, NULL))
+#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank)                \
+    IF_##isa(RECORD(name, TESS_PASS_FORWARD, isa, TESS_CPU_##isa, rows, columns, most, scratch, \
+                    rank, NULL))
+#define TESS_CPU_KERNEL_APART(name, isa, rows, columns, most, function, scratch, rank)        \
+    IF_##isa(RECORD(name, TESS_PASS_FORWARD, isa, APART(TESS_CPU_##isa), rows, columns, most, \
+                    scratch, rank, NULL))
 #include "backends/cpu/kernels.def"
 #undef TESS_CPU_KERNEL
-#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank)       \
-    IF_##isa(RECORD(name, TESS_PASS_BACKWARD, isa, rows, columns, most, scratch, rank, \
-                    accept_backward))
+#define TESS_CPU_KERNEL(name, isa, rows, columns, most, function, scratch, rank)                 \
+    IF_##isa(RECORD(name, TESS_PASS_BACKWARD, isa, TESS_CPU_##isa, rows, columns, most, scratch, \
+                    rank, accept_backward))
 #include "backends/cpu/backward.def"
 #undef TESS_CPU_KERNEL
 };

@@ -8,8 +8,9 @@
 
 /* Compiled once per instruction set with TESS_VEC_HEADER and TESS_VEC.
  *
- * The map. All rows of a key head share one pass over its K and V, whose rows are read where they
- * lie, once, each as a whole. For scores a lane is a column, for the output it is a dim:
+ * The map of the kernels of exact order (fwd_decode_*); those of dots (fwd_dots_*) differ in their
+ * scores alone. All rows of a key head share one pass over its K and V, whose rows are read where
+ * they lie, once, each as a whole. For scores a lane is a column, for the output it is a dim:
  *
  *     for each tile of columns in this item's share            locate: pointers to its rows of K, V
  *         score[row][column] = sum over d of k[column][d] * query[row][d]
@@ -26,8 +27,12 @@
  *
  * Every sum runs in the same order as in the wide kernels (forward_tmpl.c): over d, over the column
  * within its tile on the same grid, over the columns' weights in 4 chains. So a row has the same
- * bits in a prompt and in a step of its own. That rules out dot products with a lane per element,
- * whose sum needs fewer shuffles. */
+ * bits in a prompt and in a step of its own.
+ *
+ * The kernels of dots give that up where nobody asked for it (TESS_BATCH_INVARIANT): a score is a
+ * sum of sums of every 16th element or so, which takes 2 shuffles per column where turning K takes
+ * 32 (128 dims, AVX-512). With a cache in L3 they are 1.2 to 1.3 times as fast with one to four
+ * rows; from five rows on multiply-adds bind and the others are as fast or faster. */
 
 enum {
     MOST_ROWS = 16,
@@ -37,6 +42,9 @@ enum {
     MOST_CHUNK = 8,    /* rows at a time, */
     MOST_TURNED = 12,  /* with so many vectors of columns for scores, */
     MOST_GATHERED = 8, /* and of dims for the output */
+    /* In the kernels of dots: most rows, and columns at a time. */
+    DOT_ROWS = 4,
+    DOT_COLUMNS = VEC_LANES < 8 ? 8 : VEC_LANES
 };
 
 /* Rows of K or V. The first `whole` elements of each are used where they lie; the others, which do
@@ -74,6 +82,10 @@ struct state {
     float *score;                      /* [MOST_ROWS][TILE_COLUMNS]; the weights afterwards */
     float *bias;                       /* [TILE_COLUMNS] of one row */
     float *turned;                     /* [2 * LINE_WORDS][TILE_COLUMNS]: a line of each row of K */
+    bool has_dots;                     /* scores are dot products along the rows: */
+    float *packed;                     /* the query, parts of all rows side by side */
+    float *wide;                       /* [DOT_COLUMNS][row_pitch()]: rows of K as fp32 */
+    float *dots;                       /* [TILE_COLUMNS][dot_rows()]; of one row, `score` */
     struct row row[MOST_ROWS];
 };
 
@@ -89,7 +101,9 @@ static size_t scratch_size(int64_t head_dim, int64_t head_dim_v)
 {
     const int64_t rows = MOST_ROWS * (row_pitch(head_dim) + row_pitch(head_dim_v) + TILE_COLUMNS);
     const int64_t copies = TILE_COLUMNS * (padded(head_dim) + padded(head_dim_v));
-    return (size_t)(rows + (1 + 2 * LINE_WORDS) * TILE_COLUMNS + copies) * sizeof(float);
+    const int64_t dots = (DOT_ROWS + DOT_COLUMNS) * row_pitch(head_dim) +
+                         padded(TILE_COLUMNS * DOT_ROWS + VEC_LANES);
+    return (size_t)(rows + (1 + 2 * LINE_WORDS) * TILE_COLUMNS + dots + copies) * sizeof(float);
 }
 
 static void clear(float *values, int64_t count)
@@ -99,7 +113,7 @@ static void clear(float *values, int64_t count)
 }
 
 static void lay_operand(struct operand *operand, const char *base, const tess_i64 *stride,
-                        int64_t dims, int32_t dtype, int step, float **free_floats)
+                        int64_t dims, int32_t dtype, int64_t step, float **free_floats)
 {
     operand->base = base;
     operand->stride = stride;
@@ -115,8 +129,9 @@ static void lay_operand(struct operand *operand, const char *base, const tess_i6
 
 static void lay_scratch(struct state *state)
 {
-    const tess_args *args = state->work->args;
-    float *free_floats = state->work->scratch;
+    const tess_cpu_work *work = state->work;
+    const tess_args *args = work->args;
+    float *free_floats = work->scratch;
 
     state->query_pitch = row_pitch(args->head_dim);
     state->output_pitch = row_pitch(args->head_dim_v);
@@ -125,10 +140,18 @@ static void lay_scratch(struct state *state)
     state->score = take(&free_floats, MOST_ROWS * TILE_COLUMNS);
     state->bias = take(&free_floats, TILE_COLUMNS);
     state->turned = take(&free_floats, 2 * LINE_WORDS * TILE_COLUMNS);
-    /* Elements of K are turned by the 4 bytes. */
-    lay_operand(&state->k, state->work->k, args->k_stride, args->head_dim, args->dtype,
-                args->dtype == TESS_F32 ? VEC_LANES : 2 * VEC_LANES, &free_floats);
-    lay_operand(&state->v, state->work->v, args->v_stride, args->head_dim_v, args->dtype,
+    state->packed = take(&free_floats, DOT_ROWS * row_pitch(args->head_dim));
+    state->wide = take(&free_floats, DOT_COLUMNS * row_pitch(args->head_dim));
+    state->dots = take(&free_floats, TILE_COLUMNS * DOT_ROWS + VEC_LANES);
+    if (work->tile.end - work->tile.first == 1)
+        state->dots = state->score;
+    /* Elements of K are turned by the 4 bytes, or multiplied by the line of fp32. */
+    lay_operand(&state->k, work->k, args->k_stride, args->head_dim, args->dtype,
+                state->has_dots           ? tess_max_i64(LINE_WORDS, 2 * VEC_LANES)
+                : args->dtype == TESS_F32 ? VEC_LANES
+                                          : 2 * VEC_LANES,
+                &free_floats);
+    lay_operand(&state->v, work->v, args->v_stride, args->head_dim_v, args->dtype,
                 args->dtype == TESS_BF16 ? 2 * VEC_LANES : VEC_LANES, &free_floats);
 }
 
@@ -246,8 +269,6 @@ KERNEL_INLINE void multiply_turned(const float *query, int64_t pitch, const floa
     }
 }
 
-/* ---- the output ------------------------------------------------------------------------------ */
-
 /* `vectors` vectors of elements. Those of bf16 come in pairs of vectors, the even elements and the
  * odd ones: that is a shift and a mask, where their own order would take a shuffle more. */
 KERNEL_INLINE void load_elements(const char *at, vec *out, const int32_t dtype, const int vectors)
@@ -261,6 +282,176 @@ KERNEL_INLINE void load_elements(const char *at, vec *out, const int32_t dtype, 
             vec_split_bf16(vec_load_words(at + x * VEC_LANES * 2), out + x, out + x + 1);
     }
 }
+
+/* ---- scores as dot products -------------------------------------------------------------------
+ */
+
+/* ---- scores as dot products ------------------------------------------------------------------ */
+
+/* The lanes of a vector are `rows` rows of VEC_LANES / rows dims each: a part of a row of K is
+ * loaded once for all of them, and the query is packed like that. Each column has one sum;
+ * neighbours are added at the end, until there is one number for each row and column. */
+
+/* Rows as they are computed: 1, 2 or 4. */
+static int dot_rows(int count)
+{
+    return count > 2 ? 4 : count;
+}
+
+/* Floats of a packed row: what is read in place, and the others. */
+static int64_t packed_pitch(const struct operand *k)
+{
+    return k->whole + k->pitch;
+}
+
+/* Rows of K come as their storage has them: pairs of bf16 are split into vectors of the even and of
+ * the odd elements. */
+static int64_t stored_dim(const struct operand *k, int64_t at)
+{
+    const int64_t inside = at % (2 * VEC_LANES);
+
+    if (k->dtype != TESS_BF16 || at >= k->whole)
+        return at;
+    return at - inside + inside % VEC_LANES * 2 + inside / VEC_LANES;
+}
+
+static void pack_query(struct state *state)
+{
+    const struct operand *const k = &state->k;
+    const int rows = dot_rows(state->count), part = VEC_LANES / rows;
+
+    for (int r = 0; r < rows; r++)
+        for (int64_t d = 0; d < packed_pitch(k); d++) {
+            const int64_t dim = stored_dim(k, d);
+            const bool is_there = r < state->count && dim < k->dims;
+            state->packed[(d / part * rows + r) * part + d % part] =
+                is_there ? state->query[r * state->query_pitch + dim] : 0.0f;
+        }
+}
+
+/* Adds `dims` dims of DOT_COLUMNS columns to their sums; `next` has the rows that are asked for
+ * meanwhile, or is null. */
+KERNEL_INLINE void add_dots(const float *query, const float *const *key, const char *const *next,
+                            int64_t dims, vec sum[DOT_COLUMNS], const int rows)
+{
+    const int part = VEC_LANES / rows;
+
+    for (int64_t d = 0; d < dims; d += LINE_WORDS) {
+        if (next)
+            for (int i = 0; i < DOT_COLUMNS; i++)
+                KERNEL_FETCH(next[i] + d * 4, 0, 2);
+        for (int x = 0; x < LINE_WORDS; x += part, query += VEC_LANES) {
+            const vec q = vec_load(query);
+            for (int i = 0; i < DOT_COLUMNS; i++)
+                sum[i] = vec_fma(vec_repeat(key[i] + d + x, rows), q, sum[i]);
+        }
+    }
+}
+
+/* dots[column][row] of DOT_COLUMNS columns from `column` of the tile on. */
+KERNEL_INLINE void dot_columns(const struct state *state, const float *const *key,
+                               const char *const *next, int column, float *dots, const int rows)
+{
+    const struct operand *const k = &state->k;
+    const float *rest[DOT_COLUMNS];
+    vec sum[DOT_COLUMNS];
+    int count = DOT_COLUMNS;
+
+    for (int i = 0; i < DOT_COLUMNS; i++)
+        sum[i] = vec_set(0.0f);
+    if (next)
+        add_dots(state->packed, key, next, k->whole, sum, rows);
+    else
+        add_dots(state->packed, key, NULL, k->whole, sum, rows);
+    if (k->pitch) {
+        for (int i = 0; i < DOT_COLUMNS; i++)
+            rest[i] = k->copy + (column + i) * k->pitch;
+        add_dots(state->packed + k->whole * rows, rest, NULL, k->pitch, sum, rows);
+    }
+    for (int width = rows; width < VEC_LANES; width *= 2) {
+        count /= 2;
+        for (int i = 0; i < count; i++)
+            sum[i] = vec_fold(sum[2 * i], sum[2 * i + 1]);
+    }
+    for (int i = 0; i < count; i++)
+        vec_store(dots + i * VEC_LANES, sum[i]);
+}
+
+/* For a constant number of rows. */
+#define DOTS(rows)                                                                   \
+    KERNEL_APART void dot_##rows(const struct state *state, const float *const *key, \
+                                 const char *const *next, int column)                \
+    {                                                                                \
+        dot_columns(state, key, next, column, state->dots + column * (rows), rows);  \
+    }
+
+DOTS(1)
+DOTS(2)
+DOTS(4)
+
+/* Rows of 16-bit elements as fp32, in the order of stored_dim(). */
+KERNEL_INLINE void widen_type(const struct state *state, const char *const *row,
+                              const char *const *next, const int32_t dtype)
+{
+    for (int i = 0; i < DOT_COLUMNS; i++) {
+        float *const to = state->wide + i * row_pitch(state->k.dims);
+        for (int64_t d = 0; d < state->k.whole; d += 2 * VEC_LANES) {
+            vec pair[2];
+            KERNEL_FETCH(next[i] + d * 2, 0, 2);
+            load_elements(row[i] + d * 2, pair, dtype, 2);
+            vec_store(to + d, pair[0]);
+            vec_store(to + d + VEC_LANES, pair[1]);
+        }
+    }
+}
+
+KERNEL_APART void widen_columns(const struct state *state, const char *const *row,
+                                const char *const *next)
+{
+    if (state->k.dtype == TESS_F16)
+        widen_type(state, row, next, TESS_F16);
+    else
+        widen_type(state, row, next, TESS_BF16);
+}
+
+/* score[row][column] of dots[column][row]. */
+static void turn_dots(const struct state *state, int rows)
+{
+    for (int j = 0; j < TILE_COLUMNS; j += VEC_LANES) {
+        vec column[VEC_LANES];
+        for (int i = 0; i < VEC_LANES; i++)
+            column[i] = vec_load(state->dots + (j + i) * rows);
+        vec_transpose(column);
+        for (int i = 0; i < rows; i++)
+            vec_store(state->score + i * TILE_COLUMNS + j, column[i]);
+    }
+}
+
+static void dot_tile(struct state *state, const struct tile *tile, const struct tile *next)
+{
+    const bool is_fp32 = state->k.dtype == TESS_F32;
+    const int rows = dot_rows(state->count);
+
+    for (int j = 0; j < tile->count; j += DOT_COLUMNS) {
+        const char *const *const ahead = is_fp32 ? next->k + j : NULL;
+        const float *key[DOT_COLUMNS];
+        for (int i = 0; i < DOT_COLUMNS; i++)
+            key[i] = is_fp32 ? (const float *)(const void *)tile->k[j + i]
+                             : state->wide + i * row_pitch(state->k.dims);
+        if (!is_fp32)
+            widen_columns(state, tile->k + j, next->k + j);
+        if (rows == 1)
+            dot_1(state, key, ahead, j);
+        else if (rows == 2)
+            dot_2(state, key, ahead, j);
+        else
+            dot_4(state, key, ahead, j);
+    }
+    if (rows > 1)
+        turn_dots(state, rows);
+}
+
+/* ---- the output ------------------------------------------------------------------------------ */
 
 /* The order of such pairs made that of the dims. */
 static void merge_pairs(float *values, int64_t count)
@@ -517,7 +708,10 @@ static void add_tile(struct state *state, const struct tile *tile, const struct 
 {
     copy_rest(&state->k, tile->k, tile->count);
     copy_rest(&state->v, tile->v, tile->count);
-    score_tile(state, tile, next);
+    if (state->has_dots)
+        dot_tile(state, tile, next);
+    else
+        score_tile(state, tile, next);
     for (int r = 0; r < state->count; r++)
         weigh_row(state, tile, r);
     gather_tile(state, tile, next);
@@ -560,6 +754,8 @@ static void start(struct state *state, tess_column_walk walk)
         };
         load_query(state, r);
     }
+    if (state->has_dots)
+        pack_query(state);
 }
 
 /* Divides by the sum and writes the row, or recomputes it if it came out non-finite: what an absent
@@ -596,10 +792,10 @@ static void finish_row(const struct state *state, int r)
         put_result(work, row->at, work->tile.first + r, output, tess_os_lse(end), 0);
 }
 
-static void decode(const tess_cpu_work *work)
+static void decode(const tess_cpu_work *work, bool has_dots)
 {
     const tess_column_walk walk = tess_cpu_columns(work);
-    struct state state = {.work = work};
+    struct state state = {.work = work, .has_dots = has_dots};
     struct tile tiles[2];
     int64_t end, column;
 
@@ -623,7 +819,12 @@ static void decode(const tess_cpu_work *work)
 
 void KERNEL(TESS_VEC, )(const tess_cpu_work *work)
 {
-    decode(work);
+    decode(work, false);
+}
+
+void KERNEL(TESS_VEC, _dots)(const tess_cpu_work *work)
+{
+    decode(work, true);
 }
 
 size_t KERNEL(TESS_VEC, _scratch)(int64_t head_dim, int64_t head_dim_v)

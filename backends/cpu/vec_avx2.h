@@ -17,7 +17,7 @@ enum {
     VEC_WIDE_PANELS = 16, /* panels of the tallest tile of rows */
     VEC_WIDE_KEYS = 4,    /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 4,
-    VEC_SHORT_KEYS = 12, /* the same for one vector of rows, in the backward pass */
+    VEC_SHORT_KEYS = 12,  /* the same for one vector of rows, in the backward pass */
     VEC_SPREAD = 2,       /* vectors of elements at a time, where the backward pass */
     VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
     VEC_BLOCK_PANELS = 4, /* most wide panels in a block of rows of the backward pass */
@@ -169,6 +169,24 @@ static inline void vec_split_bf16(vec pair, vec *first, vec *second)
     const __m256i bits = _mm256_castps_si256(pair);
     *first = _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
     *second = _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_set1_epi32((int)0xffff0000u)));
+}
+
+/* The first VEC_LANES / rows elements, once for each of 1, 2 or 4 rows. */
+static inline vec vec_repeat(const float *at, int rows)
+{
+    if (rows == 1)
+        return _mm256_loadu_ps(at);
+    if (rows == 2)
+        return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(at)), _mm_loadu_ps(at), 1);
+    return _mm256_castsi256_ps(_mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)at)));
+}
+
+/* Sums of neighbours: those of a, then those of b. */
+static inline vec vec_fold(vec a, vec b)
+{
+    const __m256d sums =
+        _mm256_castps_pd(_mm256_hadd_ps(a, b)); /* of quarters of a and b in turn */
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(sums, 0xd8));
 }
 
 /* The largest lane; any of them if one is NaN. */

@@ -175,6 +175,26 @@ static inline void vec_split_bf16(vec pair, vec *first, vec *second)
     *second = _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32((int)0xffff0000u)));
 }
 
+/* The first VEC_LANES / rows elements, once for each of 1, 2 or 4 rows. */
+static inline vec vec_repeat(const float *at, int rows)
+{
+    if (rows == 1)
+        return _mm512_loadu_ps(at);
+    if (rows == 2)
+        return _mm512_broadcast_f32x8(_mm256_loadu_ps(at));
+    return _mm512_broadcast_f32x4(_mm_loadu_ps(at));
+}
+
+/* Sums of neighbours: those of a, then those of b. */
+static inline vec vec_fold(vec a, vec b)
+{
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odd =
+        _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_add_ps(_mm512_permutex2var_ps(a, even, b), _mm512_permutex2var_ps(a, odd, b));
+}
+
 /* The largest lane; any of them if one is NaN. */
 static inline float vec_largest(vec a)
 {

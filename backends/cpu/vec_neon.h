@@ -17,7 +17,7 @@ enum {
     VEC_WIDE_PANELS = 16, /* panels of the tallest tile of rows */
     VEC_WIDE_KEYS = 6,    /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 6,
-    VEC_SHORT_KEYS = 12, /* the same for one vector of rows, in the backward pass */
+    VEC_SHORT_KEYS = 12,  /* the same for one vector of rows, in the backward pass */
     VEC_SPREAD = 4,       /* vectors of elements at a time, where the backward pass */
     VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
     VEC_BLOCK_PANELS = 4, /* most wide panels in a block of rows of the backward pass */
@@ -152,6 +152,22 @@ static inline void vec_split_bf16(vec pair, vec *first, vec *second)
     const uint32x4_t bits = vreinterpretq_u32_f32(pair);
     *first = vreinterpretq_f32_u32(vshlq_n_u32(bits, 16));
     *second = vreinterpretq_f32_u32(vandq_u32(bits, vdupq_n_u32(0xffff0000u)));
+}
+
+/* The first VEC_LANES / rows elements, once for each of 1, 2 or 4 rows. */
+static inline vec vec_repeat(const float *at, int rows)
+{
+    if (rows == 1)
+        return vld1q_f32(at);
+    if (rows == 2)
+        return vcombine_f32(vld1_f32(at), vld1_f32(at));
+    return vld1q_dup_f32(at);
+}
+
+/* Sums of neighbours: those of a, then those of b. */
+static inline vec vec_fold(vec a, vec b)
+{
+    return vpaddq_f32(a, b);
 }
 
 /* The largest lane; NaN if one is. */

@@ -14,7 +14,7 @@ enum {
     VEC_WIDE_PANELS = 16, /* panels of the tallest tile of rows */
     VEC_WIDE_KEYS = 4,    /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 4,
-    VEC_SHORT_KEYS = 8, /* the same for one vector of rows, in the backward pass */
+    VEC_SHORT_KEYS = 8,   /* the same for one vector of rows, in the backward pass */
     VEC_SPREAD = 2,       /* vectors of elements at a time, where the backward pass */
     VEC_SPREAD_KEYS = 4,  /* gathers dK and dV, and columns at a time */
     VEC_BLOCK_PANELS = 4, /* most wide panels in a block of rows of the backward pass */
@@ -210,6 +210,25 @@ static inline void vec_split_bf16(vec pair, vec *first, vec *second)
         first->lane[i] = tess_f32_from_bf16(stored[0]);
         second->lane[i] = tess_f32_from_bf16(stored[1]);
     }
+}
+
+/* The first VEC_LANES / rows elements, once for each of 1, 2 or 4 rows. */
+static inline vec vec_repeat(const float *at, int rows)
+{
+    vec r;
+    VEC_EACH(r, at[i % (VEC_LANES / rows)]);
+    return r;
+}
+
+/* Sums of neighbours: those of a, then those of b. */
+static inline vec vec_fold(vec a, vec b)
+{
+    float all[2 * VEC_LANES];
+    vec r;
+    memcpy(all, a.lane, sizeof a.lane);
+    memcpy(all + VEC_LANES, b.lane, sizeof b.lane);
+    VEC_EACH(r, all[2 * i] + all[2 * i + 1]);
+    return r;
 }
 
 /* The largest lane; any of them if one is NaN. */

@@ -19,7 +19,7 @@ enum {
     VEC_WIDE_PANELS = 8, /* panels of the tallest tile of rows */
     VEC_WIDE_KEYS = 6,   /* columns, and dims of V, at a time */
     VEC_WIDE_DIMS = 6,
-    VEC_SHORT_KEYS = 12, /* the same for one vector of rows, in the backward pass */
+    VEC_SHORT_KEYS = 12,  /* the same for one vector of rows, in the backward pass */
     VEC_SPREAD = 4,       /* vectors of elements at a time, where the backward pass */
     VEC_SPREAD_KEYS = 6,  /* gathers dK and dV, and columns at a time */
     VEC_BLOCK_PANELS = 3, /* most wide panels in a block of rows of the backward pass */
@@ -169,6 +169,25 @@ static inline void vec_split_bf16(vec pair, vec *first, vec *second)
     const svuint32_t bits = svreinterpret_u32_f32(pair);
     *first = svreinterpret_f32_u32(svlsl_n_u32_x(vec_lanes(), bits, 16));
     *second = svreinterpret_f32_u32(svand_n_u32_x(vec_lanes(), bits, 0xffff0000u));
+}
+
+/* The first VEC_LANES / rows elements, once for each of 1, 2 or 4 rows. */
+static inline vec vec_repeat(const float *at, int rows)
+{
+    uint64_t pair;
+
+    if (rows == 1)
+        return svld1_f32(vec_lanes(), at);
+    if (rows == 2)
+        return svld1rq_f32(vec_lanes(), at);
+    __builtin_memcpy(&pair, at, sizeof pair);
+    return svreinterpret_f32_u64(svdup_n_u64(pair));
+}
+
+/* Sums of neighbours: those of a, then those of b. */
+static inline vec vec_fold(vec a, vec b)
+{
+    return svadd_f32_x(vec_lanes(), svuzp1_f32(a, b), svuzp2_f32(a, b));
 }
 
 /* The largest lane; NaN if one is. */

@@ -61,6 +61,17 @@ static const char *const few_lines[] = {
     "fwd b1 hq16 hk1 q1 k150 d40 bf16 fill=nan",
     "fwd b1 hq8 hk1 q2 k150 d32 f32 causal fill=inf",
     "fwd b1 hq8 hk1 q2 k200 d64 bf16 fill=ascending",
+    "fwd b1 hq1 q1 k95 d40 dv17 bf16 alibi",
+    "fwd b1 hq1 q1 k49 d31 f16 sink",
+    "fwd b1 hq2 hk1 q1 k97 d72 f32 bias",
+    "fwd b1 hq3 hk1 q1 k145 d96 f16 softcap=4",
+    "fwd b2 hq4 hk1 q1 k65 d65 bf16",
+    "fwd b2 hq4 hk2 q2 k50 d48 f32 causal",
+    "fwd b1 hq1 q3 k90 d128 bf16 window=20,1 splits=2",
+    "fwd b2 hq3 hk1 q1 k200 usedk=200,49 page=7 d80 bf16",
+    "fwd b2 hq4 hk1 q1 k90 d24 f16 layout=strided seed=6",
+    "fwd b1 hq2 hk1 q2 k150 d96 f32 causal fill=inf",
+    "fwd b1 hq3 hk1 q1 k150 d64 bf16 fill=nan",
 };
 
 static const char *const long_lines[] = {
