@@ -5,10 +5,12 @@
 
 #include "backends/backend.h"
 #include "backends/cpu/backward.h"
+#include "backends/cpu/threads.h"
 
 struct tess_backend_device {
     const tess_host *host;
     tess_caps caps;
+    bool has_default_threads; /* neither the program nor the environment said how many */
 };
 
 struct tess_backend_queue {
@@ -23,7 +25,15 @@ struct tess_prepared {
     tess_cpu_forward_fn forward;   /* one of the two */
     tess_cpu_backward_fns backward;
     int32_t threads; /* that the problem is worth */
+    bool may_shrink; /* nobody said how many: what OpenMP would use when it is called counts too */
 };
+
+/* Threads for a call that begins now. */
+static inline int32_t tess_cpu_threads_now(const tess_prepared *prepared)
+{
+    const int32_t most = prepared->may_shrink ? tess_cpu_default_threads() : prepared->threads;
+    return prepared->threads < most ? prepared->threads : most;
+}
 
 /* The forward pass (forward.c). */
 tess_status tess_cpu_launch_forward(const tess_prepared *prepared,

@@ -16,8 +16,10 @@ typedef struct backward_run {
     const tess_args *args;
     const tess_address *addresses;
     char *workspace;
-    int64_t shares; /* of the longest sequence */
+    const int64_t *order; /* sequences in the order of work */
+    int64_t shares;       /* of the longest sequence */
     int64_t base[3], extent[3];
+    int32_t threads;
 } backward_run;
 
 static float *floats(const backward_run *run, int64_t offset)
@@ -166,9 +168,10 @@ static void run_item(void *user, int64_t item, int32_t worker)
 {
     const backward_run *run = user;
     const tess_args *args = run->args;
-    const int64_t share = run->base[2] + item % run->extent[2];
-    const int64_t head_kv = run->base[1] + item / run->extent[2] % run->extent[1];
-    const int64_t sequence = run->base[0] + item / run->extent[2] / run->extent[1];
+    /* Long sequences first, and the first shares: under a causal mask most rows see them. */
+    const int64_t share = run->base[2] + item / run->extent[1] % run->extent[2];
+    const int64_t head_kv = run->base[1] + item % run->extent[1];
+    const int64_t sequence = run->order[run->base[0] + item / run->extent[1] / run->extent[2]];
     const tess_cpu_sequence s = tess_cpu_sequence_at(args, run->addresses, sequence);
     const int64_t value = first_value(args, &s, head_kv);
     tess_cpu_backward_work work = {
@@ -217,8 +220,8 @@ static void run_waves(backward_run *run)
             for (base[1] = 0; base[1] < total[1]; base[1] += step[1]) {
                 for (int axis = 0; axis < 3; axis++)
                     run->extent[axis] = tess_min_i64(step[axis], total[axis] - base[axis]);
-                tess_cpu_for_each(run->extent[0] * run->extent[1] * run->extent[2],
-                                  run->prepared->threads, run_item, run);
+                tess_cpu_for_each(run->extent[0] * run->extent[1] * run->extent[2], run->threads,
+                                  run_item, run);
             }
 }
 
@@ -294,13 +297,18 @@ tess_status tess_cpu_launch_backward(const tess_prepared *prepared,
                                      const tess_address addresses[TESS_AT_COUNT])
 {
     const tess_args *args = &prepared->schedule->args;
-    const int32_t threads = prepared->threads;
+    char *const workspace = addresses[TESS_AT_WORKSPACE].base;
+    int64_t *const order = (int64_t *)(void *)(workspace + args->sequence_list);
+    const int32_t threads = tess_cpu_threads_now(prepared);
     backward_run run = {.prepared = prepared,
                         .args = args,
                         .addresses = addresses,
-                        .workspace = addresses[TESS_AT_WORKSPACE].base};
+                        .workspace = workspace,
+                        .threads = threads,
+                        .order = order};
 
     TESS_TRY(tess_cpu_sequences_check(prepared->host, "tess_plan_run_backward", args, addresses));
+    tess_cpu_order_sequences(args, addresses, order);
     run.shares = tess_max_i64((args->columns + args->share_columns - 1) / args->share_columns, 1);
     if (args->gradients & TESS_GRADIENT_ALIBI)
         memset(floats(&run, args->partial_bias), 0,

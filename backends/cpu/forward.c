@@ -6,25 +6,26 @@
 #include "backends/cpu/sequences.h"
 #include "backends/cpu/threads.h"
 
-/* One run, shared by its workers and read only. Items are numbered sequence by sequence; within
- * one, key head by key head, so that K and V of a head stay in cache while its row tiles pass, the
- * longest row tiles first. */
+/* One run, shared by its workers and read only. Items are numbered sequence by sequence, long ones
+ * first; within one, key head by key head, so that K and V of a head stay in cache while its row
+ * tiles pass, the longest row tiles first. */
 typedef struct forward_run {
     const tess_prepared *prepared;
     const tess_args *args;
     const tess_address *addresses;
-    const int64_t *first_item; /* sequences + 1 prefix sums */
+    const int64_t *order;      /* sequences in the order of work */
+    const int64_t *first_item; /* sequences + 1 prefix sums, in that order */
     char *workspace;
 } forward_run;
 
 /* Fills first_item; returns the number of items. */
 static int64_t list_items(const tess_args *args, const tess_address addresses[TESS_AT_COUNT],
-                          int64_t *first_item)
+                          const int64_t *order, int64_t *first_item)
 {
     int64_t items = 0;
 
     for (int64_t i = 0; i < args->sequences; i++) {
-        const tess_cpu_sequence s = tess_cpu_sequence_at(args, addresses, i);
+        const tess_cpu_sequence s = tess_cpu_sequence_at(args, addresses, order[i]);
         first_item[i] = items;
         items += args->heads_kv * tess_walk_row_tiles(s.rows, args->group, args->tile_rows) *
                  args->splits;
@@ -33,8 +34,9 @@ static int64_t list_items(const tess_args *args, const tess_address addresses[TE
     return items;
 }
 
-/* The sequence whose items hold `item`: the last one that starts at or before it. */
-static int64_t find_sequence(const forward_run *run, int64_t item)
+/* The place in the order of the sequence whose items hold `item`: the last one that starts at or
+ * before it. */
+static int64_t find_place(const forward_run *run, int64_t item)
 {
     int64_t low = 0, high = run->args->sequences - 1;
 
@@ -60,10 +62,10 @@ static void run_item(void *user, int64_t item, int32_t worker)
 {
     const forward_run *run = user;
     const tess_args *args = run->args;
-    const int64_t sequence = find_sequence(run, item);
+    const int64_t place = find_place(run, item), sequence = run->order[place];
     const tess_cpu_sequence s = tess_cpu_sequence_at(args, run->addresses, sequence);
     const int64_t row_tiles = tess_walk_row_tiles(s.rows, args->group, args->tile_rows);
-    const int64_t inside = item - run->first_item[sequence];
+    const int64_t inside = item - run->first_item[place];
     const int64_t head_kv = inside / args->splits / row_tiles;
     tess_cpu_work work = {.split = inside % args->splits, .splits = args->splits};
 
@@ -138,16 +140,19 @@ tess_status tess_cpu_launch_forward(const tess_prepared *prepared,
 {
     const tess_args *args = &prepared->schedule->args;
     char *workspace = addresses[TESS_AT_WORKSPACE].base;
-    int64_t *first_item = (int64_t *)(void *)(workspace + args->sequence_list);
-    forward_run run = {prepared, args, addresses, first_item, workspace};
+    int64_t *const order = (int64_t *)(void *)(workspace + args->sequence_list);
+    int64_t *const first_item = order + args->sequences;
+    forward_run run = {prepared, args, addresses, order, first_item, workspace};
+    const int32_t threads = tess_cpu_threads_now(prepared);
     int64_t items;
 
     TESS_TRY(tess_cpu_sequences_check(prepared->host, "tess_plan_run_forward", args, addresses));
     if (args->heads_kv == 0)
         return TESS_OK;
-    items = list_items(args, addresses, first_item);
-    tess_cpu_for_each(items, prepared->threads, run_item, &run);
+    tess_cpu_order_sequences(args, addresses, order);
+    items = list_items(args, addresses, order, first_item);
+    tess_cpu_for_each(items, threads, run_item, &run);
     if (args->splits > 1)
-        tess_cpu_for_each(args->sequences * args->heads_kv, prepared->threads, merge_item, &run);
+        tess_cpu_for_each(args->sequences * args->heads_kv, threads, merge_item, &run);
     return TESS_OK;
 }

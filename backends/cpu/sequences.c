@@ -188,3 +188,32 @@ int64_t tess_cpu_all_rows(const tess_args *args)
     return args->varlen & TESS_VARLEN_CU_SEQLENS_Q ? args->total_rows
                                                    : args->sequences * args->rows;
 }
+
+/* 0 for no work, else one more than the logarithm rounded down. */
+static int size_of_work(const tess_cpu_sequence *s)
+{
+    uint64_t work = (uint64_t)s->rows * (uint64_t)s->columns;
+    int size = 0;
+
+    for (; work; work >>= 1)
+        size++;
+    return size;
+}
+
+void tess_cpu_order_sequences(const tess_args *args, const tess_address addresses[TESS_AT_COUNT],
+                              int64_t *out_order)
+{
+    enum { SIZES = 65 };
+    int64_t first[SIZES + 1] = {0}; /* of each size, the largest first */
+
+    for (int64_t i = 0; i < args->sequences; i++) {
+        const tess_cpu_sequence s = tess_cpu_sequence_at(args, addresses, i);
+        first[SIZES - size_of_work(&s)]++;
+    }
+    for (int place = 1; place <= SIZES; place++)
+        first[place] += first[place - 1];
+    for (int64_t i = args->sequences - 1; i >= 0; i--) {
+        const tess_cpu_sequence s = tess_cpu_sequence_at(args, addresses, i);
+        out_order[--first[SIZES - size_of_work(&s)]] = i;
+    }
+}

@@ -24,6 +24,12 @@ tess_cpu_sequence tess_cpu_sequence_at(const tess_args *args,
 tess_status tess_cpu_sequences_check(const tess_host *host, const char *call, const tess_args *args,
                                      const tess_address addresses[TESS_AT_COUNT]);
 
+/* Numbers the sequences for work to be picked up: `out_order` becomes a permutation of them in
+ * which those of more work come first, in the steps of a power of two, and equal ones in their
+ * order. The work of a sequence is its rows times its columns. */
+void tess_cpu_order_sequences(const tess_args *args, const tess_address addresses[TESS_AT_COUNT],
+                              int64_t *out_order);
+
 /* Fills in the addresses and masks of one sequence and key head; the sink whatever the share. */
 void tess_cpu_resolve(const tess_args *args, const tess_address addresses[TESS_AT_COUNT],
                       int64_t sequence, const tess_cpu_sequence *s, int64_t head_kv,

@@ -109,6 +109,25 @@ static void take_gradients(tess_args *args, const tess_problem *p)
  * adds to the same buffers again. More heads need fewer buffers to keep a machine busy. */
 enum { MOST_DQ_BUFFERS = 8, WAVE_ITEMS = 64 };
 
+/* A short sequence of one head or two would be one or two items, unequal ones under a mask: its
+ * shares are smaller. Below LEAST_SHARE tiles, and where there are items enough, the rows that
+ * every share loads again cost more than that brings (Emerald Rapids, AVX-512, 2 threads, 64 dims:
+ * one causal head of 1024 columns +24 %, of 512 +54 %; but without a mask -14 %). Not of a
+ * batch-invariant problem, for sums of dQ would look at the number of heads. */
+enum { FEW_ITEMS = 2, FEW_MASKED_ITEMS = 4, WANTED_ITEMS = 8, LEAST_SHARE = 4 };
+
+static int64_t share_tiles(const tess_schedule *s, int64_t heads)
+{
+    const tess_problem *p = &s->problem;
+    const int64_t tile = s->args.tile_columns, most = TESS_SHARE_COLUMNS / tile;
+    const int64_t tiles = (p->columns + tile - 1) / tile, shares = (tiles + most - 1) / most;
+    const int64_t few = p->mask ? FEW_MASKED_ITEMS : FEW_ITEMS;
+
+    if (s->workers == 0 || p->flags & TESS_BATCH_INVARIANT || heads >= few || heads * shares >= few)
+        return most;
+    return tess_min_i64(tess_max_i64(tiles * heads / WANTED_ITEMS, LEAST_SHARE), most);
+}
+
 static bool choose_shares(tess_schedule *s)
 {
     const tess_problem *p = &s->problem;
@@ -117,7 +136,7 @@ static bool choose_shares(tess_schedule *s)
     const int64_t heads = tess_max_i64(p->sequences * p->heads_kv, 1);
     int64_t shares, buffers;
 
-    args->share_columns = s->kernel->share_is_tile ? tile : TESS_SHARE_COLUMNS / tile * tile;
+    args->share_columns = s->kernel->share_is_tile ? tile : share_tiles(s, heads) * tile;
     shares = tess_max_i64((p->columns + args->share_columns - 1) / args->share_columns, 1);
     buffers = p->flags & TESS_BATCH_INVARIANT ? MOST_DQ_BUFFERS : (WAVE_ITEMS + heads - 1) / heads;
     args->dq_buffers =
@@ -125,19 +144,25 @@ static bool choose_shares(tess_schedule *s)
     return tess_multiply_i64(heads, shares, &s->work_items);
 }
 
+/* Folded rows of a decode step, whose partial results are small. */
+enum { MOST_MERGED_ROWS = 16 };
+
 /* Shares of the columns. A batch-invariant problem must not look at the batch or the device, and
  * one share is the only choice that never does. More shares than tiles would all be empty. Cutting
  * them off looks at the longest sequence, but not even a batch-invariant one can tell: shares that
  * hold one tile each hold the same ones however many empty shares lie between them. */
-static int64_t choose_splits(const tess_problem *p, const tess_kernel *kernel,
-                             const tess_caps *caps, int64_t items)
+static int64_t choose_splits(const tess_schedule *s, const tess_caps *caps, int64_t items)
 {
+    const tess_problem *p = &s->problem;
+    const tess_kernel *kernel = s->kernel;
     const int64_t tiles = (p->columns + kernel->tile_columns - 1) / kernel->tile_columns;
 
     if (p->num_splits)
         return tess_min_i64(p->num_splits, tess_max_i64(tiles, 1));
     if (p->flags & TESS_BATCH_INVARIANT)
         return 1;
+    if (s->workers && s->args.row_tiles == 1 && p->rows * p->group <= MOST_MERGED_ROWS)
+        return tess_split_even(items, p->columns, kernel->tile_columns, caps->units);
     return tess_split_choose(items, p->columns, kernel->tile_columns, caps->units);
 }
 
@@ -184,7 +209,7 @@ static bool lay_workspace(tess_schedule *schedule)
             scratch = row;
         args->scratch_size =
             (tess_i64)((scratch + TESS_ALIGNMENT - 1) / TESS_ALIGNMENT * TESS_ALIGNMENT);
-        if (!place(&end, p->sequences + 1, sizeof(int64_t), &args->sequence_list) ||
+        if (!place(&end, 2 * p->sequences + 1, sizeof(int64_t), &args->sequence_list) ||
             !place(&end, schedule->workers, (size_t)args->scratch_size, &args->scratch))
             return false;
     }
@@ -228,7 +253,7 @@ tess_status tess_schedule_make(const tess_host *host, const char *call, const te
     s.args.splits = 1;
     s.work_items = items;
     if (problem->pass == TESS_PASS_FORWARD) {
-        s.args.splits = choose_splits(problem, kernel, caps, items);
+        s.args.splits = choose_splits(&s, caps, items);
     } else {
         take_gradients(&s.args, problem);
         if (!choose_shares(&s))

@@ -64,9 +64,9 @@ typedef struct tess_context_desc {
 
     tess_log_level log_level;
 
-    /* CPU threads one call may use, 1 to 1024. 0: TESSERA_THREADS, else what OpenMP would use. A
-     * call made inside a caller's own parallel region uses one thread unless nested parallelism is
-     * on. */
+    /* CPU threads one call may use, 1 to 1024. 0: TESSERA_THREADS, else what OpenMP would use when
+     * the device is opened, and fewer after a later omp_set_num_threads(). A call made inside a
+     * caller's own parallel region uses one thread unless nested parallelism is on. */
     int32_t threads;
 } tess_context_desc;
 

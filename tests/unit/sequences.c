@@ -3,6 +3,7 @@
  */
 #include "backends/cpu/sequences.h"
 
+#include "tests/kit/random.h"
 #include "tests/unit/support.h"
 
 #include <math.h>
@@ -90,6 +91,49 @@ static void a_sequence_lies_where_the_arrays_say(void **state)
     args.varlen = TESS_VARLEN_CU_SEQLENS_Q;
     args.index_is_64 = 1;
     assert_sequence(&args, at, 2, (tess_cpu_sequence){0, 2, 3, 0, 6, 9});
+}
+
+/* ---- The order of work ----------------------------------------------------------------------- */
+
+static int log2_of_work(const tess_cpu_sequence *s)
+{
+    const int64_t work = s->rows * s->columns;
+
+    return work ? (int)floor(log2((double)work)) : -1;
+}
+
+static void long_sequences_are_picked_up_first(void **state)
+{
+    enum { MOST = 40 };
+    tess_random random = tess_random_start(7, 1);
+
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        int32_t used_q[MOST], used_k[MOST];
+        int64_t order[MOST];
+        bool is_there[MOST] = {false};
+        const int64_t count = tess_random_below(&random, MOST);
+        const tess_address at[TESS_AT_COUNT] = {
+            [TESS_AT_SEQUSED_Q] = {used_q, 0}, [TESS_AT_SEQUSED_K] = {used_k, 0}};
+        const tess_args args = args_of(TESS_VARLEN_SEQUSED_Q | TESS_VARLEN_SEQUSED_K, count);
+        int before = 64;
+
+        for (int64_t i = 0; i < count; i++) {
+            used_q[i] = (int32_t)tess_random_below(&random, round % 2 ? 7 : 2);
+            used_k[i] = (int32_t)tess_random_below(&random, round % 3 ? 10 : 1 << 20);
+        }
+        tess_cpu_order_sequences(&args, at, order);
+        for (int64_t i = 0; i < count; i++) {
+            assert_in_range(order[i], 0, count - 1);
+            assert_false(is_there[order[i]]);
+            is_there[order[i]] = true;
+            const tess_cpu_sequence s = tess_cpu_sequence_at(&args, at, order[i]);
+            assert_true(log2_of_work(&s) <= before);
+            if (log2_of_work(&s) == before)
+                assert_true(order[i] > order[i - 1]); /* equal ones as they come */
+            before = log2_of_work(&s);
+        }
+    }
 }
 
 /* ---- Checks -------------------------------------------------------------------------------- */
@@ -460,6 +504,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sequence_lies_where_the_arrays_say),
+        cmocka_unit_test(long_sequences_are_picked_up_first),
         cmocka_unit_test(gaps_are_fine),
         cmocka_unit_test(no_sequence_needs_no_array),
         cmocka_unit_test(nothing_is_read_behind_the_arrays),
