@@ -24,6 +24,25 @@ typedef struct tess_ceilings {
     bool is_realtime;
 } tess_ceilings;
 
+/* Read bandwidth of each level of memory that the machine admits to have: a buffer that fits it and
+ * no smaller one. */
+enum { TESS_LEVELS = 4 };
+
+typedef struct tess_level {
+    const char *name; /* "L1", "L2", "L3", "memory" */
+    size_t bytes;     /* of all threads together, each with its own part */
+    tess_spread read; /* bytes per second */
+} tess_level;
+
+typedef struct tess_levels {
+    tess_level level[TESS_LEVELS];
+    size_t count;
+    int threads;
+} tess_levels;
+
+/* Measures them in turn for about a fifth of a second; arguments as below. */
+bool tess_levels_measure(int threads, const char *isa, tess_levels *out);
+
 /* Measures them in turn, round after round.
  *
  * threads  of this CPU, at least 1

@@ -417,6 +417,21 @@ static void print_size(FILE *file, size_t bytes)
         fprintf(file, "%7zu MiB", bytes >> 20);
 }
 
+void tess_report_levels(const tess_levels *levels, FILE *file)
+{
+    fprintf(file, "read GB/s on %d thread%s (p10-p90), by the size of the buffer:", levels->threads,
+            levels->threads == 1 ? "" : "s");
+    for (size_t i = 0; i < levels->count; i++) {
+        const tess_level *const at = &levels->level[i];
+        const bool is_small = at->bytes < (size_t)1 << 20;
+
+        fprintf(file, "%s %s, %zu %s: %.1f (%.1f-%.1f)", i ? ";" : "", at->name,
+                at->bytes >> (is_small ? 10 : 20), is_small ? "KiB" : "MiB", 1e-9 * at->read.median,
+                1e-9 * at->read.p10, 1e-9 * at->read.p90);
+    }
+    fputc('\n', file);
+}
+
 void tess_report_ceilings_table(const tess_ceilings *ceilings, FILE *file)
 {
     fprintf(file, "%s, %d thread%s, %s priority, %" PRId64 " rounds\n", ceilings->isa,

@@ -20,6 +20,9 @@ json_t *tess_report_json(const tess_bench_result *results, size_t count);
 /* An aligned table: a line for each problem, a row for each candidate. */
 void tess_report_table(const tess_bench_result *results, size_t count, FILE *file);
 
+/* One line: how fast each level of memory is read. */
+void tess_report_levels(const tess_levels *levels, FILE *file);
+
 /* The ceilings as one object, and as a table. */
 json_t *tess_report_ceilings(const tess_ceilings *ceilings);
 void tess_report_ceilings_table(const tess_ceilings *ceilings, FILE *file);

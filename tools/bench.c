@@ -248,6 +248,21 @@ static json_t *rows_json(const tess_bench_result *results, size_t count)
     return array;
 }
 
+/* What the levels of memory gave in this minute and process: a share of the read bandwidth says
+ * nothing of the level. Only the CPU has them. */
+static void print_levels(const tess_bench_result *results, size_t count)
+{
+    tess_levels levels;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!results[i].isa[0] || results[i].measured.seconds.count == 0)
+            continue;
+        if (tess_levels_measure(results[i].threads, results[i].isa, &levels))
+            tess_report_levels(&levels, stdout);
+        return;
+    }
+}
+
 static int time_problems(tool_session *session, const tool_problems *problems,
                          const bench_options *given, const contenders *kernels)
 {
@@ -269,10 +284,12 @@ static int time_problems(tool_session *session, const tool_problems *problems,
     (void)tess_bench_lines(session->context, session->device, problems->lines, problems->count,
                            &how, results);
     tool_progress_clear(&bar);
-    if (given->json)
+    if (given->json) {
         printed = tool_json_print(rows_json(results, count));
-    else if (!given->quiet)
+    } else if (!given->quiet) {
         tess_report_table(results, count, stdout);
+        print_levels(results, count);
+    }
     result = judge(results, count, kernels->is_chosen, !given->json && !given->quiet);
     free(results);
     return result == TOOL_OK ? printed : result;
