@@ -205,7 +205,8 @@ static void check_workspace(const tess_schedule *s)
         assert_true(a->scratch_size >= (int64_t)scratch_wanted);
         assert_true(a->scratch_size >= a->head_dim_v * 4); /* what merging needs */
         assert_int_equal(a->scratch_size % TESS_ALIGNMENT, 0);
-        regions[count++] = (region){a->sequence_list, a->sequence_list + (2 * a->sequences + 1) * 8};
+        regions[count++] =
+            (region){a->sequence_list, a->sequence_list + (2 * a->sequences + 1) * 8};
         regions[count++] = (region){a->scratch, a->scratch + s->workers * a->scratch_size};
     }
     if (s->problem.pass == TESS_PASS_BACKWARD) {
