@@ -5,6 +5,7 @@
 #include "backends/gpu/host/records.h"
 #include "core/runtime/registry.h"
 #include "tests/emulation/emulate.h"
+#include "tests/emulation/map.h"
 #include "tests/kit/guard.h"
 
 #include <stdio.h>
@@ -25,6 +26,7 @@ enum { FAILED = 999 };
  */
 
 #define TESS_GPU_KERNEL(name, ...) void name(const void *arguments);
+#include "backends/cuda/kernels/hopper.def"
 #include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
@@ -37,6 +39,7 @@ typedef struct emulated_function {
 
 static const emulated_function functions[] = {
 #define TESS_GPU_KERNEL(name, ...) {#name, name},
+#include "backends/cuda/kernels/hopper.def"
 #include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
@@ -264,6 +267,7 @@ typedef struct arguments {
     tess_args args;
     tess_gpu_addresses addresses;
     tess_gpu_run run;
+    tess_gpu_maps maps;
 } arguments;
 
 static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -273,9 +277,8 @@ static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned gri
     static uint64_t launches;
     const char *const seed = getenv("TESSERA_EMULATED_SEED");
     const emulated_function *const f = function;
-    const arguments a = {*(const tess_args *)parameters[0],
-                         *(const tess_gpu_addresses *)parameters[1],
-                         *(const tess_gpu_run *)parameters[2]};
+    arguments a = {*(const tess_args *)parameters[0], *(const tess_gpu_addresses *)parameters[1],
+                   *(const tess_gpu_run *)parameters[2], .maps = {.k = {.of_driver = {0}}}};
     tess_emulated_launch launch = {
         .kernel = f->kernel,
         .arguments = &a,
@@ -290,6 +293,8 @@ static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned gri
     (void)stream;
     (void)extra;
     launch.blocks = blocks_of(grid_x, launch.seed);
+    if (a.run.has_maps)
+        a.maps = *(const tess_gpu_maps *)parameters[3];
     if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || grid_x == 0)
         return TESS_GPU_INVALID_VALUE;
     text = tess_emulate(&launch);
@@ -347,6 +352,7 @@ static tess_gpu_library library = {
                         .module_unload = stream_ignore,
                         .module_function = module_function,
                         .launch = launch,
+                        .tensor_map = tess_emulated_map_encode,
                         .error_name = error_name,
                         .error_text = error_text,
                         .symbol =
@@ -393,6 +399,11 @@ static const int attributes[TESS_GPU_ATTRIBUTES] = {[TESS_GPU_UNITS] = TESS_GPU_
 #define SOURCE "simt"
 static const tess_gpu_kernel kernel_table[] = {
 #define TESS_GPU_KERNEL TESS_GPU_ENTRY
+#undef TAKES_MAPS
+#define TAKES_MAPS true
+#include "backends/cuda/kernels/hopper.def"
+#undef TAKES_MAPS
+#define TAKES_MAPS false
 #include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
@@ -400,6 +411,7 @@ static const tess_gpu_kernel kernel_table[] = {
 
 enum kernel_place {
 #define TESS_GPU_KERNEL TESS_GPU_PLACE
+#include "backends/cuda/kernels/hopper.def"
 #include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
@@ -447,6 +459,11 @@ static const tess_kernel records[] = {
 #undef ACCEPT
 #define ACCEPT accept_matrix
 #include "backends/cuda/kernels/matrix.def"
+#undef TAKES_MAPS
+#define TAKES_MAPS true
+#include "backends/cuda/kernels/hopper.def"
+#undef TAKES_MAPS
+#define TAKES_MAPS false
 #undef TESS_GPU_KERNEL
 };
 

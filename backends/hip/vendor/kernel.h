@@ -9,6 +9,7 @@
 #define TESS_DEVICE static __attribute__((device, always_inline)) inline
 #define TESS_DEVICE_MEMBER __attribute__((device, always_inline)) inline
 #define TESS_UNROLL _Pragma("unroll")
+#define TESS_SETTLE() __asm__ volatile("" ::: "memory")
 #define TESS_NO_UNROLL _Pragma("nounroll")
 
 /* Defines a kernel; the body follows. The size of the block is said by this attribute: launch
