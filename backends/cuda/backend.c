@@ -7,6 +7,7 @@
 
 enum {
 #define TESS_GPU_KERNEL TESS_GPU_PLACE
+#include "backends/cuda/kernels/hopper.def"
 #include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
@@ -15,6 +16,13 @@ enum {
 
 static const tess_gpu_kernel kernels[] = {
 #define TESS_GPU_KERNEL TESS_GPU_ENTRY
+#define SOURCE "hopper"
+#undef TAKES_MAPS
+#define TAKES_MAPS true
+#include "backends/cuda/kernels/hopper.def"
+#undef TAKES_MAPS
+#define TAKES_MAPS false
+#undef SOURCE
 #define SOURCE "matrix"
 #include "backends/cuda/kernels/matrix.def"
 #undef SOURCE
@@ -81,6 +89,11 @@ static const tess_kernel records[] = {
 #undef ACCEPT
 #define ACCEPT accept_matrix
 #include "backends/cuda/kernels/matrix.def"
+#undef TAKES_MAPS
+#define TAKES_MAPS true
+#include "backends/cuda/kernels/hopper.def"
+#undef TAKES_MAPS
+#define TAKES_MAPS false
 #undef TESS_GPU_KERNEL
 };
 

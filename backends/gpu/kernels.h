@@ -25,11 +25,29 @@ typedef struct tess_gpu_addresses {
 typedef struct tess_gpu_run {
     tess_i64 first_item;
     tess_i64 items;
-    tess_u32 step; /* place of the launch in its plan */
-    tess_u32 reserved;
+    tess_u32 step;     /* place of the launch in its plan */
+    tess_u32 has_maps; /* the fourth parameter, where a kernel has one, describes K and V */
 } tess_gpu_run;
 
 typedef char tess_gpu_run_has_no_padding[sizeof(tess_gpu_run) == 24 ? 1 : -1];
+
+/* A tensor as a unit for bulk copies wants it described: dims, rows, heads, batch, in boxes of one
+ * panel of a tile (64 dims x tile_columns rows). What is in it is the driver's. */
+#ifdef __cplusplus
+#define TESS_GPU_ALIGNED(bytes) alignas(bytes)
+#else
+#define TESS_GPU_ALIGNED(bytes) _Alignas(bytes)
+#endif
+typedef struct tess_gpu_map {
+    TESS_GPU_ALIGNED(64) unsigned char of_driver[128];
+} tess_gpu_map;
+
+/* The fourth parameter of kernels whose source is "hopper", as the first two are. Not described,
+ * that is run.has_maps 0, are tensors in pages and those whose addresses or strides the unit does
+ * not take. */
+typedef struct tess_gpu_maps {
+    tess_gpu_map k, v;
+} tess_gpu_maps;
 
 /* What a kernel does in a plan, and what one item of it is. args.tile_rows, tile_columns and
  * row_tiles are those of the kernel that gets them, not of the plan's main one.

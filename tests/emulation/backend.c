@@ -5,6 +5,7 @@
 #include "backends/gpu/host/records.h"
 #include "core/runtime/registry.h"
 #include "tests/emulation/emulate.h"
+#include "tests/emulation/map.h"
 #include "tests/emulation/target.h"
 #include "tests/kit/guard.h"
 
@@ -245,6 +246,7 @@ typedef struct arguments {
     tess_args args;
     tess_gpu_addresses addresses;
     tess_gpu_run run;
+    tess_gpu_maps maps;
 } arguments;
 
 static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -254,9 +256,8 @@ static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned gri
     static uint64_t launches;
     const char *const seed = getenv("TESSERA_EMULATED_SEED");
     const tess_emulated_function *const f = function;
-    const arguments a = {*(const tess_args *)parameters[0],
-                         *(const tess_gpu_addresses *)parameters[1],
-                         *(const tess_gpu_run *)parameters[2]};
+    arguments a = {*(const tess_args *)parameters[0], *(const tess_gpu_addresses *)parameters[1],
+                   *(const tess_gpu_run *)parameters[2], .maps = {.k = {.of_driver = {0}}}};
     tess_emulated_launch launch = {
         .kernel = f->kernel,
         .arguments = &a,
@@ -271,6 +272,8 @@ static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned gri
     (void)stream;
     (void)extra;
     launch.blocks = blocks_of(grid_x, launch.seed);
+    if (a.run.has_maps)
+        a.maps = *(const tess_gpu_maps *)parameters[3];
     if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || grid_x == 0)
         return TESS_GPU_INVALID_VALUE;
     text = tess_emulate(&launch);
@@ -328,6 +331,7 @@ static tess_gpu_library library = {
                         .module_unload = stream_ignore,
                         .module_function = module_function,
                         .launch = launch,
+                        .tensor_map = tess_emulated_map_encode,
                         .error_name = error_name,
                         .error_text = error_text,
                         .symbol =
@@ -375,6 +379,13 @@ static const int attributes[TESS_GPU_ATTRIBUTES] = {[TESS_GPU_UNITS] = TESS_GPU_
 static const tess_gpu_kernel kernel_table[] = {
 #define TESS_GPU_KERNEL TESS_GPU_ENTRY
 #include TESS_EMULATED_MATRIX
+#ifdef TESS_EMULATED_MAPS
+#undef TAKES_MAPS
+#define TAKES_MAPS true
+#include TESS_EMULATED_MAPS
+#undef TAKES_MAPS
+#define TAKES_MAPS false
+#endif
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
 };
@@ -382,6 +393,9 @@ static const tess_gpu_kernel kernel_table[] = {
 enum kernel_place {
 #define TESS_GPU_KERNEL TESS_GPU_PLACE
 #include TESS_EMULATED_MATRIX
+#ifdef TESS_EMULATED_MAPS
+#include TESS_EMULATED_MAPS
+#endif
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
 };
@@ -429,6 +443,13 @@ static const tess_kernel records[] = {
 #undef ACCEPT
 #define ACCEPT accept_matrix
 #include TESS_EMULATED_MATRIX
+#ifdef TESS_EMULATED_MAPS
+#undef TAKES_MAPS
+#define TAKES_MAPS true
+#include TESS_EMULATED_MAPS
+#undef TAKES_MAPS
+#define TAKES_MAPS false
+#endif
 #undef TESS_GPU_KERNEL
 };
 

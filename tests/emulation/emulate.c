@@ -17,7 +17,17 @@
  * swapcontext() make no system call. A kernel's registers are all on that stack. */
 enum { STACK_SIZE = 128 * 1024, PAGE = 4096 };
 
-typedef enum lane_state { LANE_READY, LANE_AT_BARRIER, LANE_IN_COLLECTIVE, LANE_DONE } lane_state;
+/* Turns after which waves that all wait have waited long enough: what they wait for may take a few
+ * by chance. */
+enum { MOST_IDLE = 1000 };
+
+typedef enum lane_state {
+    LANE_READY,
+    LANE_AT_BARRIER,
+    LANE_IN_COLLECTIVE,
+    LANE_WAITING,
+    LANE_DONE
+} lane_state;
 
 typedef struct lane {
     jmp_buf place;
@@ -25,6 +35,8 @@ typedef struct lane {
     bool is_started; /* the fiber exists and waits in fiber_main() */
     tess_emulated_together together;
     uint32_t number;
+    bool (*is_over)(uint64_t what);
+    uint64_t what;
 } lane;
 
 /* The one machine of this process; blocks run one after the other. */
@@ -35,6 +47,7 @@ static struct machine {
     char *stacks; /* one for each lane, the lowest page of each not to be touched */
     jmp_buf scheduler;
     uint32_t current, block;
+    uint64_t life; /* of the block that runs */
     tess_buffer shared;
     tess_random random;
     const char *failure; /* static text */
@@ -132,8 +145,11 @@ static bool fail(const char *text)
 
 static bool is_waiting_with(const lane *a, const lane *b)
 {
-    return a->state == b->state && (a->state != LANE_IN_COLLECTIVE ||
-                                    (a->together == b->together && a->number == b->number));
+    if (a->state != b->state)
+        return false;
+    if (a->state == LANE_WAITING)
+        return a->is_over == b->is_over && a->what == b->what;
+    return a->state != LANE_IN_COLLECTIVE || (a->together == b->together && a->number == b->number);
 }
 
 /* Lets every lane of a wave come to its next wait; false when they do not wait for one thing. */
@@ -151,7 +167,13 @@ static bool gather(uint32_t first, uint32_t wave)
     return !machine.failure;
 }
 
-/* Runs a wave until it is at a barrier or done. */
+static void wake(uint32_t first, uint32_t wave)
+{
+    for (uint32_t i = 0; i < wave; i++)
+        machine.lanes[first + i].state = LANE_READY;
+}
+
+/* Runs a wave until it is at a barrier, has to wait, or is done. */
 static bool run_wave(uint32_t first, uint32_t wave)
 {
     lane *const lanes = machine.lanes + first;
@@ -159,11 +181,35 @@ static bool run_wave(uint32_t first, uint32_t wave)
     while (gather(first, wave)) {
         if (lanes[0].state != LANE_IN_COLLECTIVE)
             return true;
+        machine.current = first;
         lanes[0].together(machine.parts + first, wave, lanes[0].number);
-        for (uint32_t i = 0; i < wave; i++)
-            lanes[i].state = LANE_READY;
+        wake(first, wave);
     }
     return false;
+}
+
+/* Lets a wave go on that need not wait any more; *out_moved when it did. */
+static bool try_wave(uint32_t first, uint32_t wave, bool *out_moved)
+{
+    const lane *const own = &machine.lanes[first];
+
+    machine.current = first;
+    if (own->state == LANE_WAITING && own->is_over(own->what) && !machine.failure)
+        wake(first, wave);
+    if (own->state != LANE_READY)
+        return !machine.failure;
+    *out_moved = true;
+    return run_wave(first, wave);
+}
+
+static uint32_t waves_in(lane_state state)
+{
+    const uint32_t wave = machine.launch->wave;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < machine.launch->threads; i += wave)
+        count += machine.lanes[i].state == state;
+    return count;
 }
 
 /* Runs all waves to the next barrier; *out_done when they ended instead. */
@@ -171,19 +217,25 @@ static bool run_round(bool *out_done)
 {
     const uint32_t wave = machine.launch->wave, waves = machine.launch->threads / wave;
     uint32_t order[TESS_EMULATED_MOST_LANES];
-    uint32_t done = 0;
+    uint32_t idle = 0; /* turns in a row in which nobody moved */
 
-    draw_order(order, waves);
-    for (uint32_t i = 0; i < waves; i++) {
-        if (!run_wave(order[i] * wave, wave))
-            return false;
-        done += machine.lanes[order[i] * wave].state == LANE_DONE;
+    while (waves_in(LANE_READY) + waves_in(LANE_WAITING) > 0) {
+        bool moved = false;
+
+        draw_order(order, waves);
+        for (uint32_t i = 0; i < waves; i++)
+            if (!try_wave(order[i] * wave, wave, &moved))
+                return false;
+        idle = moved ? 0 : idle + 1;
+        if (idle > MOST_IDLE)
+            return fail("waves wait for what never comes");
     }
-    if (done != 0 && done != waves)
+    *out_done = waves_in(LANE_DONE) == waves;
+    if (*out_done)
+        return true;
+    if (waves_in(LANE_AT_BARRIER) != waves)
         return fail("waves wait at a barrier that others have passed by and ended");
-    for (uint32_t i = 0; i < machine.launch->threads && done == 0; i++)
-        machine.lanes[i].state = LANE_READY;
-    *out_done = done != 0;
+    wake(0, machine.launch->threads);
     return true;
 }
 
@@ -192,6 +244,7 @@ static bool run_block(uint32_t block)
     bool done = false;
 
     machine.block = block;
+    machine.life++;
     /* Every byte 0xFF is a NaN in each floating type, and a large or negative index. */
     memset(machine.shared.data, 0xFF, machine.shared.size);
     for (uint32_t i = 0; i < machine.launch->threads; i++)
@@ -273,6 +326,26 @@ void tess_emulated_barrier(void)
 {
     machine.lanes[machine.current].state = LANE_AT_BARRIER;
     leave();
+}
+
+void tess_emulated_wait(bool (*is_over)(uint64_t what), uint64_t what)
+{
+    lane *const own = &machine.lanes[machine.current];
+
+    own->is_over = is_over;
+    own->what = what;
+    own->state = LANE_WAITING;
+    leave();
+}
+
+uint64_t tess_emulated_life(void)
+{
+    return machine.life;
+}
+
+uint64_t tess_emulated_random(void)
+{
+    return tess_random_next(&machine.random);
 }
 
 void tess_emulated_collective(tess_emulated_together together, uint32_t number, const void *in,

@@ -3,6 +3,7 @@
 #ifndef TESSERA_TESTS_EMULATION_EMULATE_H
 #define TESSERA_TESTS_EMULATION_EMULATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,8 +13,8 @@ extern "C" {
 
 /* A lane runs alone until it comes to a barrier or to an exchange between the lanes of its wave.
  * What real lanes do at the same time is thus done in some order, and where that order matters a
- * synchronisation is missing: a wave runs to its barrier before the next one starts, in an order
- * drawn anew at every barrier. */
+ * synchronisation is missing: a wave runs to its barrier, or until it has to wait for others,
+ * before the next one starts, in an order drawn anew each time. */
 enum { TESS_EMULATED_MOST_LANES = 1024, TESS_EMULATED_MOST_WAVE = 64 };
 
 typedef enum tess_emulated_order {
@@ -49,6 +50,16 @@ void *tess_emulated_shared(size_t size); /* at least this many bytes, or the lau
 
 /* Waits for every lane of the block. */
 void tess_emulated_barrier(void);
+
+/* Waits until is_over(what) says so. It is asked again and again between the turns of other waves,
+ * and may do what hardware would have done meanwhile. All lanes of a wave wait together. */
+void tess_emulated_wait(bool (*is_over)(uint64_t what), uint64_t what);
+
+/* A number that is another one for every block of every launch: to begin anew with. */
+uint64_t tess_emulated_life(void);
+
+/* A random number of the launch. */
+uint64_t tess_emulated_random(void);
 
 /* One lane's part of something that its wave does together. */
 typedef struct tess_emulated_part {

@@ -4,12 +4,14 @@
 #include "tests/emulation/target.h"
 
 #define TESS_GPU_KERNEL(name, ...) void name(const void *arguments);
+#include "backends/cuda/kernels/hopper.def"
 #include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL
 
 static const tess_emulated_function functions[] = {
 #define TESS_GPU_KERNEL(name, ...) {#name, name},
+#include "backends/cuda/kernels/hopper.def"
 #include "backends/cuda/kernels/matrix.def"
 #include "backends/gpu/simt.def"
 #undef TESS_GPU_KERNEL

@@ -15,6 +15,9 @@
 
 /* ---- Shared memory: an address is the distance from its start ---- */
 
+/* Told of every plain store to shared memory, where somebody wants to know. */
+static void (*tess_ptx_on_store)(tess_u32 to, tess_u32 bytes);
+
 static inline char *tess_ptx_at(tess_u32 address)
 {
     return static_cast<char *>(tess_emulated_shared(1)) + address;
@@ -27,6 +30,8 @@ TESS_PTX tess_u32 tess_ptx_shared_address(const void *shared)
 
 TESS_PTX void tess_ptx_st_shared_32(tess_u32 to, tess_u32 value)
 {
+    if (tess_ptx_on_store)
+        tess_ptx_on_store(to, 4);
     std::memcpy(tess_ptx_at(to), &value, sizeof value);
 }
 TESS_PTX void tess_ptx_st_shared_f32(tess_u32 to, tess_f32 value)
@@ -97,6 +102,8 @@ template <int PENDING> TESS_PTX void tess_ptx_cp_async_wait_group()
     while (groups.size() > PENDING + 1) {
         for (const tess_ptx_copy &copy : groups.front()) {
             std::memset(tess_ptx_at(copy.to), 0, copy.size);
+            if (tess_ptx_on_store)
+                tess_ptx_on_store(copy.to, copy.size);
             if (copy.bytes > 0)
                 std::memcpy(tess_ptx_at(copy.to), copy.from, copy.bytes);
         }

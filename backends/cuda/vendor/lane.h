@@ -18,6 +18,13 @@
         name(const __grid_constant__ tess_args args,                \
              const __grid_constant__ tess_gpu_addresses addresses, const tess_gpu_run run)
 
+/* The same with the fourth parameter. */
+#define TESS_KERNEL_WITH_MAPS(name, threads, resident)                                     \
+    extern "C" __global__ void __launch_bounds__(threads, resident)                        \
+        name(const __grid_constant__ tess_args args,                                       \
+             const __grid_constant__ tess_gpu_addresses addresses, const tess_gpu_run run, \
+             const __grid_constant__ tess_gpu_maps maps)
+
 TESS_DEVICE tess_u32 tess_thread(void)
 {
     return threadIdx.x;
@@ -43,10 +50,10 @@ template <int MASK> TESS_DEVICE float tess_exchange(float value)
     return __shfl_xor_sync(0xFFFFFFFFu, value, MASK);
 }
 
-/* The block's dynamic shared memory, aligned to 16 bytes. */
+/* The block's dynamic shared memory, aligned to 1024 bytes. */
 template <class MEMORY> TESS_DEVICE MEMORY *tess_shared(void)
 {
-    extern __shared__ float4 tess_shared_memory[];
+    extern __shared__ __align__(1024) char tess_shared_memory[];
     return reinterpret_cast<MEMORY *>(tess_shared_memory);
 }
 

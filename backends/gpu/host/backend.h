@@ -23,7 +23,11 @@ typedef struct tess_gpu_kernel {
     uint32_t threads;
     uint32_t shared; /* dynamic, in bytes */
     int32_t priority;
+    bool takes_maps; /* has the fourth parameter */
 } tess_gpu_kernel;
+
+/* Bit of tess_caps.features: the device has an image of the kernels that take maps. */
+enum { TESS_GPU_TAKES_MAPS = 1 };
 
 /* One source compiled for one architecture, embedded. */
 typedef struct tess_gpu_image {
@@ -149,6 +153,11 @@ tess_status tess_gpu_function(const tess_gpu_scope *scope, tess_backend_device *
 /* The image that this device would load for a source; NULL when none suits it. */
 const tess_gpu_image *tess_gpu_choose(const tess_gpu_vendor *vendor, const char *source,
                                       const char *architecture, const tess_env *env);
+
+/* Describes K and V to the unit for bulk copies; *out_has false where they are not for it. */
+tess_status tess_gpu_describe(const tess_gpu_scope *scope, const tess_args *args,
+                              const tess_gpu_addresses *addresses, tess_gpu_maps *maps,
+                              bool *out_has);
 
 /* Unloads what tess_gpu_function() loaded. */
 void tess_gpu_unload(const tess_gpu_scope *scope, tess_backend_device *device);

@@ -68,6 +68,16 @@ static tess_status ask(const tess_gpu_vendor *vendor, const tess_gpu_driver *dri
                         vendor->attribute[which], handle);
 }
 
+/* Whether there are images of kernels that take maps, which are for some chips only. */
+static bool has_map_kernels(const tess_gpu_vendor *vendor, const tess_open *open,
+                            const char *architecture)
+{
+    for (size_t i = 0; i < vendor->kernel_count; i++)
+        if (vendor->kernels[i].takes_maps)
+            return tess_gpu_choose(vendor, vendor->kernels[i].source, architecture, open->env);
+    return false;
+}
+
 static tess_status learn(const tess_gpu_vendor *vendor, const tess_gpu_driver *driver,
                          const tess_open *open, int ordinal, facts *out)
 {
@@ -86,15 +96,18 @@ static tess_status learn(const tess_gpu_vendor *vendor, const tess_gpu_driver *d
     TESS_TRY(ask(vendor, driver, open, out->handle, TESS_GPU_READS_HOST, &out->reads_host));
     TESS_TRY(vendor->architecture(driver, open, opening, out->handle, out->architecture));
     out->caps = (tess_caps){.cache = cache, .shared_memory = shared, .units = units, .lanes = wave};
+    if (has_map_kernels(vendor, open, out->architecture))
+        out->caps.features = TESS_GPU_TAKES_MAPS;
     return TESS_OK;
 }
 
-/* Whether every source of kernels has an image for the chip; else why not. */
+/* Whether every other source of kernels has an image for the chip; else why not. */
 static bool has_images(const tess_gpu_vendor *vendor, const tess_open *open,
                        const char *architecture, tess_text *out_why)
 {
     for (size_t i = 0; i < vendor->kernel_count; i++) {
-        if (tess_gpu_choose(vendor, vendor->kernels[i].source, architecture, open->env))
+        if (vendor->kernels[i].takes_maps ||
+            tess_gpu_choose(vendor, vendor->kernels[i].source, architecture, open->env))
             continue;
         tess_text_add(out_why, "the chip is %s; this build has kernels for", architecture);
         for (size_t j = 0; j < vendor->image_count; j++)

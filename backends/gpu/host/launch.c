@@ -63,8 +63,14 @@ static tess_status launch_step(const tess_gpu_scope *scope, const tess_gpu_step 
     /* The driver reads these and copies them before it returns; its interface lacks the const. */
     tess_args args = step->args;
     tess_gpu_run run = step->run;
-    void *parameters[] = {&args, addresses, &run};
+    tess_gpu_maps maps;
+    void *parameters[] = {&args, addresses, &run, &maps}; /* kernels without the last ignore it */
 
+    if (step->kernel->takes_maps) {
+        bool has_maps = false;
+        TESS_TRY(tess_gpu_describe(scope, &args, addresses, &maps, &has_maps));
+        run.has_maps = has_maps;
+    }
     return TESS_GPU_IN(scope, launch, step->function, step->grid, 1, 1, step->kernel->threads, 1, 1,
                        step->kernel->shared, stream, parameters, NULL);
 }

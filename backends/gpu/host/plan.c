@@ -173,9 +173,12 @@ static bool does_again(const tess_gpu_kernel *kernel)
 
 static uint32_t grid_of(const tess_gpu_kernel *kernel, int64_t items, const tess_caps *caps)
 {
-    const int64_t most = does_again(kernel) ? (int64_t)caps->units * REDO_BLOCKS_PER_UNIT
-                                            : INT32_MAX; /* what every device takes along x */
+    int64_t most = INT32_MAX; /* what every device takes along x */
 
+    if (does_again(kernel))
+        most = (int64_t)caps->units * REDO_BLOCKS_PER_UNIT;
+    else if (kernel->takes_maps) /* blocks that stay and take items, one to a unit */
+        most = caps->units;
     return (uint32_t)tess_min_i64(items, most);
 }
 

@@ -23,6 +23,11 @@
 #define TESS_GPU_IF_DSLOPE TESS_GPU_DROP
 #define TESS_GPU_IF_DSINK TESS_GPU_DROP
 
+/* Whether the kernels of a list take maps: a backend sets it around the list. */
+#ifndef TAKES_MAPS
+#define TAKES_MAPS false
+#endif
+
 /* A line as a place in the table of kernels. */
 #define TESS_GPU_PLACE(kernel, which, does, types, dim, rows, columns, block, dynamic, most, rank) \
     PLACE_##kernel,
@@ -40,7 +45,8 @@
      .most_rows = most,                                                                            \
      .threads = block,                                                                             \
      .shared = dynamic,                                                                            \
-     .priority = rank},
+     .priority = rank,                                                                             \
+     .takes_maps = TAKES_MAPS},
 
 /* A line as a record, or nothing; TABLE is the table of kernels, ACCEPT its question. Plain cores
  * add in an order that depends on the dims a kernel is for, not on its rows. */
@@ -49,6 +55,8 @@
     TESS_GPU_IF_##does({.name = #kernel,                                                      \
                         .pass = TESS_PASS_##which,                                            \
                         .priority = rank,                                                     \
+                        .features = TAKES_MAPS ? TESS_GPU_TAKES_MAPS : 0,                     \
+                        .feature_name = "chips of 9.0",                                       \
                         .dtypes = types,                                                      \
                         .max_head_dim = dim,                                                  \
                         .max_folded_rows = most,                                              \

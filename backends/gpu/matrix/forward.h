@@ -42,6 +42,12 @@ struct tess_matrix_shape {
         TILE_BYTES = COLUMNS * ROW_BYTES,
         TILES_BYTES = ROWS * ROW_BYTES + 2 * STAGES * TILE_BYTES,
     };
+
+    /* Of a chunk of 16 bytes of Q's tile, whose place the output takes at the end. */
+    static TESS_DEVICE_MEMBER tess_u32 q_place(int row, int chunk)
+    {
+        return tess_mma_tile<DIM>::at(row, chunk);
+    }
 };
 
 /* What a block keeps in shared memory. */
@@ -164,8 +170,10 @@ template <class SHAPE> struct tess_matrix_forward {
 
     /* The shift lags behind the maximum by up to TESS_OS_LAG, so mostly no row of the wave moves
      * and this is one comparison per row and a vote: neither the four lanes of a row nor the
-     * output are touched. */
-    static TESS_DEVICE_MEMBER void admit(rows &state, const scores &score, tess_f32 factor)
+     * output are touched. Returns whether one moves; then the output so far is to be multiplied by
+     * rescale. */
+    static TESS_DEVICE_MEMBER bool admit(rows &state, const scores &score, tess_f32 factor,
+                                         tess_f32 (&rescale)[2 * M])
     {
         tess_f32 max[2 * M];
         bool grows = false;
@@ -175,15 +183,16 @@ template <class SHAPE> struct tess_matrix_forward {
         for (int r = 0; r < 2 * M; r++)
             grows |= in_log2(max[r], factor) > state.row[r].shift + TESS_OS_LAG;
         if (!tess_ptx_vote_any(grows))
-            return;
+            return false;
 
         TESS_UNROLL
         for (int r = 0; r < 2 * M; r++) {
             const tess_f32 all = in_log2(tess_mma_row_max(max[r]), factor);
             const tess_os_step step = tess_os_admit(state.row[r], all);
             state.row[r] = tess_os_advance(state.row[r], step, all, 0.0f);
-            multiply_row(state, r, step.rescale);
+            rescale[r] = step.rescale;
         }
+        return true;
     }
 
     /* Whether a shift of the wave is so large that factor x score must be rounded before the shift
@@ -298,8 +307,7 @@ template <class SHAPE> struct tess_matrix_forward {
         for (int n = 0; n < DIM / 8; n++)
             TESS_UNROLL
         for (int e = 0; e < 4; e += 2)
-            tess_ptx_st_shared_32(shared +
-                                      tess_mma_tile<DIM>::at(first_row + tess_mma_row(m, e), n) +
+            tess_ptx_st_shared_32(shared + SHAPE::q_place(first_row + tess_mma_row(m, e), n) +
                                       (tess_u32)(lane % 4 * 4),
                                   tess_mma_type<SHAPE::DTYPE>::pack(state.output.at[m][n][e],
                                                                     state.output.at[m][n][e + 1]));
@@ -310,7 +318,7 @@ template <class SHAPE> struct tess_matrix_forward {
             if (row >= item.rows || left <= 0)
                 continue;
             tess_u32 part[4];
-            tess_ptx_ld_shared_128(part, shared + tess_mma_tile<DIM>::at(row, chunk));
+            tess_ptx_ld_shared_128(part, shared + SHAPE::q_place(row, chunk));
             char *const to =
                 item.o.base +
                 (tess_fold_index(item.fold, item.o, row) + 8 * chunk * item.o.dim_stride) * 2;
@@ -359,7 +367,7 @@ template <class SHAPE> struct tess_matrix_forward {
         const bool is_checked = !(args.flags & TESS_ALLOW_NONFINITE_SPREAD);
 
         if (tess_thread() == 0)
-            tess_matrix_item_at(item, args, addresses, index);
+            tess_matrix_item_at(item, args, addresses, index, SHAPE::ROWS, SHAPE::COLUMNS);
         tess_barrier(); /* the item is there for all */
         if (item.rows == 0) {
             if (is_checked && tess_thread() == 0)
@@ -414,7 +422,12 @@ template <class SHAPE> struct tess_matrix_forward {
                 tess_matrix_hook(score, args, item, place);
             if (tess_walk_is_masked(item.walk, item.walk.first + tile))
                 tess_matrix_hide(score, item, place);
-            admit(state, score, factor);
+            tess_f32 rescale[2 * M];
+            if (admit(state, score, factor, rescale)) {
+                TESS_UNROLL
+                for (int r = 0; r < 2 * M; r++)
+                    multiply_row(state, r, rescale[r]);
+            }
             if (is_wide(state)) {
                 tess_matrix_each(score, [&](tess_f32 x) { return in_log2(x, factor); });
                 here = 1.0f;

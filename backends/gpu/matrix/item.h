@@ -59,17 +59,32 @@ TESS_DEVICE bool tess_rows_are_even(const tess_rows &rows)
            (reinterpret_cast<tess_u64>(rows.base) | strides * bytes) % 16 == 0;
 }
 
-TESS_DEVICE void tess_matrix_item_at(tess_matrix_item &item, const tess_args &args,
-                                     const tess_gpu_addresses &to, tess_i64 index)
+/* `place` and `sequence` as of tess_forward_item_make(). */
+TESS_DEVICE void tess_matrix_item_make(tess_matrix_item &item, tess_item_place &place,
+                                       tess_sequence &sequence, const tess_args &args,
+                                       const tess_gpu_addresses &to, tess_i64 index,
+                                       tess_i64 tile_rows, tess_i64 tile_columns)
 {
-    tess_forward_item_make(item, args, to, index);
+    tess_forward_item_make(item, place, sequence, args, to, index, tile_rows, tile_columns);
     item.rows = static_cast<int>(tess_max_i64(item.tile.end - item.tile.first, 0));
     if (item.rows == 0) /* and nothing else is known */
         return;
+    TESS_SETTLE();
     item.fold = tess_fold_at(item.tile.first, args.group);
+    TESS_SETTLE();
     item.is_even =
         tess_rows_are_even(item.q) && tess_rows_are_even(item.k) && tess_rows_are_even(item.v);
     item.o_is_even = tess_rows_are_even(item.o);
+}
+
+TESS_DEVICE void tess_matrix_item_at(tess_matrix_item &item, const tess_args &args,
+                                     const tess_gpu_addresses &to, tess_i64 index,
+                                     tess_i64 tile_rows, tess_i64 tile_columns)
+{
+    tess_item_place place;
+    tess_sequence sequence;
+
+    tess_matrix_item_make(item, place, sequence, args, to, index, tile_rows, tile_columns);
 }
 
 #endif

@@ -5,6 +5,17 @@
 
 #include "backends/gpu/simt/score.h"
 
+/* Puts what is known into memory before more is found out: for warps that have few registers, whose
+ * kernels define it. */
+#ifndef TESS_SETTLE
+#define TESS_SETTLE() ((void)0)
+#endif
+
+/* The numbers in an item's index, as backends/gpu/kernels.h says. */
+struct tess_item_place {
+    tess_i64 sequence, head_kv, tile, split;
+};
+
 struct tess_forward_item {
     tess_rows q, k, v;
     tess_rows o; /* the caller's tensor, or this split's part in the workspace */
@@ -17,11 +28,6 @@ struct tess_forward_item {
     tess_i64 group;
     const float *sink; /* first head of the group; NULL: none, or another share has it */
     tess_i64 sink_stride;
-};
-
-/* The numbers in an item's index, as backends/gpu/kernels.h says. */
-struct tess_item_place {
-    tess_i64 sequence, head_kv, tile, split;
 };
 
 TESS_DEVICE tess_item_place tess_item_place_at(const tess_args &args, tess_i64 item,
@@ -74,52 +80,69 @@ TESS_DEVICE void tess_put_to_part(const tess_args &args, const tess_gpu_addresse
 
 /* Makes an item where it is kept: of one that is made elsewhere and copied, the padding would be
  * copied too. Only `tile` is set where a longer sequence has this tile, whose end then is not
- * behind its first row. */
-TESS_DEVICE void tess_forward_item_make(tess_forward_item &item, const tess_args &args,
-                                        const tess_gpu_addresses &to, tess_i64 index)
+ * behind its first row.
+ *
+ * `place` and `s` are the caller's, who may keep them in shared memory too. */
+TESS_DEVICE void tess_forward_item_make(tess_forward_item &item, tess_item_place &place,
+                                        tess_sequence &s, const tess_args &args,
+                                        const tess_gpu_addresses &to, tess_i64 index,
+                                        tess_i64 tile_rows, tess_i64 tile_columns)
 {
-    const tess_item_place place = tess_item_place_at(args, index, args.splits);
-    const tess_sequence s = tess_sequence_at(args, to, place.sequence);
-    const tess_i64 head = place.head_kv * args.group;
-
-    item.tile = tess_walk_row_tile(place.tile, args.row_tiles, s.rows, args.group, args.tile_rows);
+    place = tess_item_place_at(args, index, args.splits);
+    TESS_SETTLE();
+    s = tess_sequence_at(args, to, place.sequence);
+    TESS_SETTLE();
+    item.tile = tess_walk_row_tile(place.tile, args.row_tiles, s.rows, args.group, tile_rows);
     if (item.tile.first >= item.tile.end)
         return;
+    TESS_SETTLE();
     item.group = args.group;
-    item.q = tess_query_rows(to.at[TESS_AT_Q], args.q_stride, args.head_dim, args.dtype, s, head,
-                             args.group);
+    item.q = tess_query_rows(to.at[TESS_AT_Q], args.q_stride, args.head_dim, args.dtype, s,
+                             place.head_kv * args.group, args.group);
+    TESS_SETTLE();
     item.k = tess_key_rows(args, to, to.at[TESS_AT_K], args.k_stride, args.head_dim, args.dtype, s,
                            place.head_kv);
+    TESS_SETTLE();
     item.v = tess_key_rows(args, to, to.at[TESS_AT_V], args.v_stride, args.head_dim_v, args.dtype,
                            s, place.head_kv);
-    item.scoring = tess_scoring_of(args, to, s, head);
+    TESS_SETTLE();
+    item.scoring = tess_scoring_of(args, to, s, place.head_kv * args.group);
+    TESS_SETTLE();
     item.visible = tess_visible_of(args, s);
-    const tess_i64 query_first = tess_walk_query(item.tile.first, args.group);
-    const tess_i64 query_last = tess_walk_query(item.tile.end - 1, args.group);
-    item.walk = tess_walk_columns(item.visible, query_first, query_last, args.tile_columns,
-                                  place.split, args.splits);
-    item.share_first = tess_max_i64(item.walk.first * args.tile_columns,
-                                    tess_visible_first(item.visible, query_first));
+    const tess_i64 query_first = tess_divide(item.tile.first, args.group);
+    const tess_i64 query_last = tess_divide(item.tile.end - 1, args.group);
+    TESS_SETTLE();
+    item.walk = tess_walk_columns(item.visible, query_first, query_last, tile_columns, place.split,
+                                  args.splits);
+    TESS_SETTLE();
+    item.share_first =
+        tess_max_i64(item.walk.first * tile_columns, tess_visible_first(item.visible, query_first));
     item.share_end =
-        tess_min_i64(item.walk.end * args.tile_columns, tess_visible_end(item.visible, query_last));
+        tess_min_i64(item.walk.end * tile_columns, tess_visible_end(item.visible, query_last));
+    TESS_SETTLE();
     if (args.splits > 1)
-        tess_put_to_part(args, to, s, head, place.split, item);
+        tess_put_to_part(args, to, s, place.head_kv * args.group, place.split, item);
     else
-        tess_put_to_user(args, to, s, head, item);
+        tess_put_to_user(args, to, s, place.head_kv * args.group, item);
+    TESS_SETTLE();
     item.sink_stride = args.sink_stride;
     item.sink = NULL;
     if ((args.bias & TESS_BIAS_SINK) &&
-        tess_walk_takes_sink(item.visible, query_first, query_last, args.tile_columns, place.split,
+        tess_walk_takes_sink(item.visible, query_first, query_last, tile_columns, place.split,
                              args.splits))
-        item.sink = static_cast<const float *>(to.at[TESS_AT_SINK]) + head * args.sink_stride;
+        item.sink = static_cast<const float *>(to.at[TESS_AT_SINK]) +
+                    place.head_kv * args.group * args.sink_stride;
 }
 
 TESS_DEVICE tess_forward_item tess_forward_item_at(const tess_args &args,
                                                    const tess_gpu_addresses &to, tess_i64 index)
 {
     tess_forward_item item = {};
+    tess_item_place place;
+    tess_sequence sequence;
 
-    tess_forward_item_make(item, args, to, index);
+    tess_forward_item_make(item, place, sequence, args, to, index, args.tile_rows,
+                           args.tile_columns);
     return item;
 }
 

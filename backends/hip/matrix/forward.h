@@ -344,7 +344,7 @@ template <class SHAPE> struct tess_matrix_forward {
         const bool is_checked = !(args.flags & TESS_ALLOW_NONFINITE_SPREAD);
 
         if (tess_thread() == 0)
-            tess_matrix_item_at(item, args, addresses, index);
+            tess_matrix_item_at(item, args, addresses, index, args.tile_rows, args.tile_columns);
         tess_barrier(); /* the item is there for all */
         if (tess_uniform(item.rows) == 0) {
             if (is_checked && tess_thread() == 0)

@@ -18,6 +18,7 @@ struct tess_emulated_arguments {
     tess_args args;
     tess_gpu_addresses addresses;
     tess_gpu_run run;
+    tess_gpu_maps maps; /* of kernels that have the fourth parameter */
 };
 
 /* Defines a kernel; the body follows. A lane finds its arguments behind one pointer. */
@@ -33,6 +34,19 @@ struct tess_emulated_arguments {
     }                                                                                   \
     static void name##_body(const tess_args &args, const tess_gpu_addresses &addresses, \
                             const tess_gpu_run &run)
+
+#define TESS_KERNEL_WITH_MAPS(name, threads, resident)                                  \
+    static void name##_body(const tess_args &args, const tess_gpu_addresses &addresses, \
+                            const tess_gpu_run &run, const tess_gpu_maps &maps);        \
+    extern "C" void name(const void *arguments);                                        \
+    extern "C" void name(const void *arguments)                                         \
+    {                                                                                   \
+        const tess_emulated_arguments *a =                                              \
+            static_cast<const tess_emulated_arguments *>(arguments);                    \
+        name##_body(a->args, a->addresses, a->run, a->maps);                            \
+    }                                                                                   \
+    static void name##_body(const tess_args &args, const tess_gpu_addresses &addresses, \
+                            const tess_gpu_run &run, const tess_gpu_maps &maps)
 
 TESS_DEVICE tess_u32 tess_thread(void)
 {
