@@ -50,11 +50,14 @@ TESS_DEVICE void tess_matrix_pull_softcap(tess_mma_sum<M, N> &score, tess_mma_su
                                           tess_f32 softcap)
 {
     const tess_f32 inverse = 1.0f / softcap;
-    tess_matrix_each(score, [&](tess_f32 &s, int m, int n, int e) {
-        const tess_f32 capped = tess_matrix_tanh(s * inverse);
-        s = softcap * capped;
-        grad.at[m][n][e] *= 1.0f - capped * capped;
-    });
+    TESS_UNROLL
+    for (int r = 0; r < tess_mma_sum<M, N>::ROWS; r++)
+        TESS_UNROLL
+    for (int i = 0; i < tess_mma_sum<M, N>::EACH; i++) {
+        const tess_f32 capped = tess_matrix_tanh(score.get(r, i) * inverse);
+        score.set(r, i, softcap * capped);
+        grad.set(r, i, grad.get(r, i) * (1.0f - capped * capped));
+    }
 }
 
 template <bool KEYS_STAY, int M, int N>
@@ -233,7 +236,7 @@ TESS_DEVICE void tess_matrix_pull(tess_mma_sum<M, N> &score, tess_mma_sum<M, N> 
     const tess_f32 factor = is_plain ? args.scale : 1.0f;
 
     if (!is_plain) {
-        tess_matrix_each(score, [&](tess_f32 &s, int, int, int) { s *= args.scale; });
+        tess_matrix_each(score, [&](tess_f32 s) { return s * args.scale; });
         tess_matrix_each_query<KEYS_STAY, M, N>(
             at.own, begin,
             [&](const common &of, int m, int n, int e) { grad.at[m][n][e] -= of.delta; });

@@ -5,12 +5,31 @@
 
 #include "backends/gpu/simt/backward.h"
 
-/* The role BACKWARD DELTA: dot(dO, O) - dLSE, 16 lanes to a row. */
+/* dot(a's row, b's row), this lane's share of it: 16 lanes have a row, each its quads of dims. */
+TESS_DEVICE float tess_lane_dot(const tess_rows &a, const tess_rows &b, tess_i64 row)
+{
+    const tess_i64 a_at = tess_row_index(a, row), b_at = tess_row_index(b, row);
+    float sum = 0.0f;
+
+    TESS_NO_UNROLL
+    for (tess_i32 dim = 4 * tess_own_x(); dim < a.dims; dim += 4 * TESS_GRID_COLUMNS) {
+        const tess_quad x =
+            tess_load_quad(a.base, a_at + dim * a.dim_stride, a.dim_stride, a.dims - dim, a.dtype);
+        const tess_quad y =
+            tess_load_quad(b.base, b_at + dim * b.dim_stride, b.dim_stride, b.dims - dim, b.dtype);
+        TESS_UNROLL
+        for (int e = 0; e < 4; e++)
+            sum += x.at[e] * y.at[e];
+    }
+    return sum;
+}
+
+/* The role BACKWARD DELTA: dot(dO, O) - dLSE, eight rows at a time. */
 template <int ROWS, int DIMS, int SHARED>
 TESS_DEVICE void tess_backward_delta(const tess_args &args, const tess_gpu_addresses &to,
                                      const tess_gpu_run &run)
 {
-    static_assert(ROWS == TESS_GRID_ROWS, "a row for every 16 lanes");
+    static_assert(ROWS % TESS_GRID_ROWS == 0, "a row for every 16 lanes");
     TESS_NO_UNROLL
     for (tess_i64 i = run.first_item + tess_block(); i < run.first_item + run.items;
          i += tess_blocks()) {
@@ -27,17 +46,17 @@ TESS_DEVICE void tess_backward_delta(const tess_args &args, const tess_gpu_addre
             tess_user_values(args, to.at[TESS_AT_D_LSE], s, head, args.group);
         const tess_row_values delta =
             tess_work_values(args, to, args.delta, tess_first_row(args, s), head, args.group);
-        const tess_i64 row = tile.first + tess_own_y();
-        float sum = 0.0f;
         TESS_NO_UNROLL
-        for (tess_i32 dim = tess_own_x(); row < tile.end && dim < o.dims; dim += TESS_GRID_COLUMNS)
-            sum += tess_row_element(o, row, dim) * tess_row_element(d_o, row, dim);
-        sum = tess_row_sum(sum); /* with all lanes of the wave, those without a row too */
-        if (row >= tile.end || tess_own_x() != 0)
-            continue;
-        if (d_lse.base)
-            sum -= d_lse.base[tess_value_index(d_lse, row)];
-        delta.base[tess_value_index(delta, row)] = sum;
+        for (tess_i64 first = tile.first; first < tile.end; first += TESS_GRID_ROWS) {
+            const tess_i64 row = first + tess_own_y();
+            float sum = row < tile.end ? tess_lane_dot(o, d_o, row) : 0.0f;
+            sum = tess_row_sum(sum); /* with all lanes of the wave, those without a row too */
+            if (row >= tile.end || tess_own_x() != 0)
+                continue;
+            if (d_lse.base)
+                sum -= d_lse.base[tess_value_index(d_lse, row)];
+            delta.base[tess_value_index(delta, row)] = sum;
+        }
     }
 }
 
