@@ -401,7 +401,7 @@ static tess_status event_elapsed(tess_backend_event *start, tess_backend_event *
 
 const tess_backend tess_backend_cpu = {
     .name = "cpu",
-    .priority = 0,
+    .priority = 10,
     .has_plain_addresses = 1,
     .count = count,
     .info = info,

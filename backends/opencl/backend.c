@@ -115,7 +115,7 @@ _Static_assert(TESS_GPU_F32 == 1u << TESS_F32 && TESS_GPU_F16 == 1u << TESS_F16 
  * of this backend is somebody's choice, or the last one left. */
 const tess_backend tess_backend_opencl = {
     .name = "opencl",
-    .priority = -10,
+    .priority = 0,
     .has_plain_addresses = 0,
     .count = tess_cl_count,
     .info = tess_cl_info,
