@@ -205,7 +205,8 @@ TESS_FN void cpu_backward(const cpu_pairs *item, int may_spread, tess_rows dk, t
             m->rows[j] = cpu_row_at(item, hook, row + j);
         TESS_NO_UNROLL
         for (int t = 0; t < 2; t++)
-            cpu_bring_tile(t ? item->d_o : item->q, row, count, t ? m->d_o : m->q);
+            cpu_bring_tile(t ? item->d_o : item->q, row, item->seen_first, count,
+                           t ? m->d_o : m->q);
         cpu_add_tile(item, hook, panels, count, m);
     }
     for (int i = 0; i < panels * CPU_VECTORS; i++)

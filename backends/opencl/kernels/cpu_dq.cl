@@ -175,7 +175,7 @@ TESS_FN void cpu_dq(cpu_pairs item, int may_spread, tess_rows dq, __local cpu_me
         const int count = (int)tess_min_i64(CPU_TILE, item.seen_end - column);
         TESS_NO_UNROLL
         for (int t = 0; t < 2; t++)
-            cpu_bring_tile(t ? item.v : item.k, column, count, t ? m->v : m->k);
+            cpu_bring_tile(t ? item.v : item.k, column, item.seen_first, count, t ? m->v : m->k);
         cpu_add_tile(&item, hook, panels, tile, count, m);
     }
     for (int i = 0; i < panels * CPU_VECTORS; i++)

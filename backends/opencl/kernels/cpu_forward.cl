@@ -214,7 +214,8 @@ TESS_FN tess_os_row cpu_exact_row(const tess_forward_item *item, tess_i64 row,
     pair.head = row - pair.query * item->group;
     const tess_i64 first =
         tess_max_i64(item->share_first, tess_visible_first(item->visible, pair.query));
-    const tess_i64 end = tess_min_i64(item->share_end, tess_visible_end(item->visible, pair.query));
+    const tess_i64 seen = tess_visible_end(item->visible, pair.query);
+    const tess_i64 end = tess_max_i64(tess_min_i64(item->share_end, seen), first);
     state.shift = sink;
     state.sum = 0.0f;
     for (int d = 0; d < item->v.dims; d++)
@@ -297,7 +298,8 @@ TESS_FN void cpu_forward(const tess_forward_item *item, int may_spread, __local 
         const int count = (int)tess_min_i64(CPU_TILE, item->share_end - column);
         TESS_NO_UNROLL
         for (int t = 0; t < 2; t++)
-            cpu_bring_tile(t ? item->v : item->k, column, count, t ? m->v : m->k);
+            cpu_bring_tile(t ? item->v : item->k, column, item->share_first, count,
+                           t ? m->v : m->k);
         for (int p = 0; p < panels; p++) {
             const tess_column_walk walk = tess_walk_columns(
                 item->visible, tess_divide(cpu_row_of(item, p, 0), item->group),

@@ -205,10 +205,21 @@ TESS_FN void cpu_put(tess_rows rows, tess_i64 row, __local const vec *in)
         tess_store(at, d * rows.dim_stride, rows.dtype, elements[d]);
 }
 
-/* A tile of what streams past. */
-TESS_FN void cpu_bring_tile(tess_rows rows, tess_i64 first, int count, __local vec *tile)
+TESS_FN void cpu_clear(__local vec *vectors, int count)
 {
-    for (int j = 0; j < count; j++)
+    for (int i = 0; i < count; i++)
+        vectors[i] = vec_set(0.0f);
+}
+
+/* A tile of what streams past, from row `first` on. What nobody in lanes sees lies before
+ * `seen_first` and counts as 0, not as what it holds: nothing is computed again for it. */
+TESS_FN void cpu_bring_tile(tess_rows rows, tess_i64 first, tess_i64 seen_first, int count,
+                            __local vec *tile)
+{
+    const int unseen = (int)tess_min_i64(tess_max_i64(seen_first - first, 0), count);
+
+    cpu_clear(tile, unseen * CPU_PITCH);
+    for (int j = unseen; j < count; j++)
         cpu_bring(rows, tess_row_index(rows, first + j), rows.dims, tile + j * CPU_PITCH);
 }
 

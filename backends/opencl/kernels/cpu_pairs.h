@@ -165,10 +165,4 @@ TESS_FN void cpu_add_exact(tess_rows rows, tess_i64 row, float factor, __local v
         ((__local float *)sums)[d] += factor * tess_row_element(rows, row, d);
 }
 
-TESS_FN void cpu_clear(__local vec *vectors, int count)
-{
-    for (int i = 0; i < count; i++)
-        vectors[i] = vec_set(0.0f);
-}
-
 #endif
