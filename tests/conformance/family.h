@@ -39,7 +39,9 @@ void tess_family_add_file(tess_family *family, const char *path);
 /* The body of main(). The first argument names a backend; without it every device is used. A
  * failure prints the line that replays it and the smaller one that the shrinker found.
  *
- * TESSERA_TEST_RANDOM is how many random lines are added, TESSERA_TEST_SEED (1) which. */
+ * TESSERA_TEST_RANDOM is how many random lines are added, TESSERA_TEST_SEED (1) which. With
+ * TESSERA_TEST_SHARE=n a device gets every n-th line only, from one on that depends on its name:
+ * for devices that are slow and many. */
 int tess_family_main(const tess_family_plan *plan, int argc, char **argv);
 
 /* For narrow(): replaces an FP8 type by a 16-bit one. */
