@@ -3,7 +3,8 @@
 """Compiles one source of kernels for one architecture and wraps the image for the linker.
 
 Usage: embed.py --source NAME --architecture ARCH --kernels FILE.def --image OUT --assembly OUT.S
-                --depfile OUT.d --most-spill BYTES [--prebuilt FILE] -- COMPILER ARGUMENTS...
+                --depfile OUT.d --most-spill BYTES [--least-waves N] [--prebuilt FILE]
+                -- COMPILER ARGUMENTS...
 
 The compiler is given ARGUMENTS, which have it write OUT.d, and -o; with --prebuilt it is not run
 and FILE is taken. The wrapper is assembler around .incbin, with a hidden symbol and the size behind
@@ -11,7 +12,8 @@ it: a compiler takes 16 s for what an assembler does in one. Image and wrapper a
 since no depfile knows of .incbin.
 
 Prints what every kernel takes of the chip. Fails when a kernel is missing or extra, when one spills
-more than --most-spill bytes, and on warnings of ptxas about serialised matrix instructions.
+more than --most-spill bytes, when fewer than --least-waves of one fit a SIMD of an AMD chip, and on
+warnings of ptxas about serialised matrix instructions.
 """
 import argparse
 import pathlib
@@ -80,6 +82,15 @@ def complain(arguments, wanted, found, words):
         if kernel.spill > arguments.most_spill:
             yield (f"{kernel.name} spills {kernel.spill} bytes of registers; "
                    f"at most {arguments.most_spill} are allowed")
+    for kernel in found.values():
+        line = wanted.get(kernel.name)
+        if not arguments.least_waves or not line:
+            continue
+        waves = images.amd_waves_of_blocks(kernel, line.threads, kernel.shared + line.shared,
+                                           arguments.architecture)
+        if waves < arguments.least_waves:
+            yield (f"{waves} waves of {kernel.name} fit a SIMD; "
+                   f"at least {arguments.least_waves} are asked for")
     for line in re.findall(r"^.*\(C75\d\d\).*$", words, flags=re.MULTILINE):
         yield line.strip()
 
@@ -92,6 +103,7 @@ def main():
         parser.add_argument(name, type=pathlib.Path, required=True)
     parser.add_argument("--prebuilt", type=pathlib.Path)
     parser.add_argument("--most-spill", type=int, required=True)
+    parser.add_argument("--least-waves", type=int, default=0)
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
 

@@ -140,6 +140,15 @@ def amd_waves(kernel, architecture):
     return min(room // ((kernel.registers + grain - 1) // grain * grain), most)
 
 
+def amd_waves_of_blocks(kernel, threads, shared, architecture):
+    """The same with the shared memory of whole blocks: of four SIMDs, a unit or a pair of them."""
+    is_cdna = architecture.startswith("gfx9")
+    room = {"gfx950": 160}.get(architecture, 64 if is_cdna else 128) * 1024
+    waves = threads // (64 if is_cdna else 32)
+    blocks = room // shared if shared else 32
+    return min(amd_waves(kernel, architecture), blocks * waves // 4)
+
+
 def table(found, lines, architecture):
     """A line of text per kernel."""
     for name in sorted(found):

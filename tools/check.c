@@ -6,6 +6,8 @@
 #include "tests/kit/sabotage.h"
 #include "tests/kit/shrink.h"
 #include "tools/args.h"
+#include "tools/facts.h"
+#include "tools/file.h"
 #include "tools/json.h"
 #include "tools/problems.h"
 #include "tools/progress.h"
@@ -15,7 +17,7 @@
 #include <stdlib.h>
 
 typedef struct check_options {
-    const char *device, *kernel, *data, *sabotage;
+    const char *device, *kernel, *data, *sabotage, *report;
     tool_integer random;
     tool_seed seed;
     bool all_rows, no_shrink, json, quiet;
@@ -38,6 +40,8 @@ static const tool_option options[] = {
      "falsify each result first, to see that the comparison catches it; \"any\" draws a mode that "
      "fits, \"list\" lists them",
      0, 0, NULL},
+    {"report", 'o', TOOL_TEXT, AT(report), "FILE",
+     "write the device, the library and every result to FILE too, as one JSON object", 0, 0, NULL},
     {"all-rows", '\0', TOOL_FLAG, AT(all_rows), NULL,
      "compare every row of long problems too, however long that takes", 0, 0, NULL},
     {"no-shrink", '\0', TOOL_FLAG, AT(no_shrink), NULL,
@@ -57,7 +61,7 @@ typedef struct checking {
     int64_t invalid;                          /* of the failures: lines that are wrong themselves */
     bool is_out_of_memory;
     int shrunk;
-    json_t *results; /* NULL: text is printed instead */
+    json_t *results; /* NULL: nobody wants them as JSON */
     bool is_short;   /* few problems: every refusal may be told in full */
     tool_progress progress;
     int64_t done;
@@ -233,13 +237,15 @@ static void check_one(checking *c, const tess_line *line, const char *kernel)
     tool_problem_text(line, text, sizeof text);
     smaller[0] = '\0';
     tool_progress_clear(&c->progress);
-    if (!c->results)
+    if (!c->given->json)
         print_result(c, text, verdict);
     if (wants_shrink && c->shrunk++ < MOST_SHRUNK)
         shrink(c, line, smaller, sizeof smaller);
     if (c->results)
         json_array_append_new(c->results, result_json(text, smaller, kernel));
-    else if (verdict == TESS_CHECK_FAIL && !c->given->sabotage)
+    if (c->given->json)
+        return;
+    if (verdict == TESS_CHECK_FAIL && !c->given->sabotage)
         print_failure(c, text, smaller);
     else if (!c->given->quiet && (verdict == TESS_CHECK_SKIP || verdict == TESS_CHECK_REFUSED))
         explain_verdict(c, verdict);
@@ -300,12 +306,65 @@ static int conclude(const checking *c)
     return TOOL_OK;
 }
 
+/* Counts and results; the object is the caller's, and the results are no longer the run's. */
+static json_t *summary_json(checking *c)
+{
+    const int64_t *const n = c->count;
+    json_t *object = json_object();
+
+    tool_json_set(object, "device", tool_json_text(c->session.device->name));
+    tool_json_set(object, "sabotage", tool_json_maybe_text(c->given->sabotage));
+    tool_json_set(object, "passed", json_integer(n[TESS_CHECK_PASS]));
+    tool_json_set(object, "failed", json_integer(n[TESS_CHECK_FAIL] - c->invalid));
+    tool_json_set(object, "invalid", json_integer(c->invalid));
+    tool_json_set(object, "refused", json_integer(n[TESS_CHECK_REFUSED]));
+    tool_json_set(object, "skipped", json_integer(n[TESS_CHECK_SKIP]));
+    tool_json_set(object, "mistrusted", json_integer(n[TESS_CHECK_MISTRUSTED]));
+    tool_json_set(object, "results", c->results);
+    c->results = NULL;
+    return object;
+}
+
+/* Writes the summary with facts about the device and the library around it. */
+static int write_report(const checking *c, json_t *summary)
+{
+    json_t *document = json_object();
+    char *text, reason[512];
+    tess_text why = tess_text_in(reason, sizeof reason);
+    tool_writer writer;
+    bool is_written;
+
+    tool_json_set(document, "library", tool_library_json());
+    tool_json_set(document, "device", tool_device_json(&c->session.info));
+    tool_json_set(document, "data", tool_json_maybe_text(c->given->data));
+    tool_json_set(document, "check", json_incref(summary));
+    text = json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    json_decref(document);
+    if (!text)
+        return tool_fail(TOOL_BROKEN, "no memory for the report");
+    is_written = tool_writer_open(c->given->report, &writer, &why);
+    if (is_written) {
+        tool_writer_put(&writer, text, strlen(text));
+        tool_writer_put(&writer, "\n", 1);
+        is_written = tool_writer_finish(&writer, &why);
+    }
+    free(text);
+    return is_written ? TOOL_OK : tool_fail(TOOL_BROKEN, "the report: %s", reason);
+}
+
 static int summarise(checking *c)
 {
     const int64_t *const n = c->count;
-    json_t *object;
+    json_t *object = c->results ? summary_json(c) : NULL;
 
-    if (!c->results) {
+    if (c->given->report) {
+        const int result = write_report(c, object);
+        if (result != TOOL_OK) {
+            json_decref(object);
+            return result;
+        }
+    }
+    if (!c->given->json) {
         if (c->given->sabotage)
             printf("sabotage: %" PRId64 " caught, %" PRId64 " missed, %" PRId64
                    " could not have shown it\n",
@@ -318,19 +377,9 @@ static int summarise(checking *c)
         if (c->invalid)
             printf(", %" PRId64 " invalid", c->invalid);
         printf("\n");
+        json_decref(object);
         return TOOL_OK;
     }
-    object = json_object();
-    tool_json_set(object, "device", tool_json_text(c->session.device->name));
-    tool_json_set(object, "sabotage", tool_json_maybe_text(c->given->sabotage));
-    tool_json_set(object, "passed", json_integer(n[TESS_CHECK_PASS]));
-    tool_json_set(object, "failed", json_integer(n[TESS_CHECK_FAIL] - c->invalid));
-    tool_json_set(object, "invalid", json_integer(c->invalid));
-    tool_json_set(object, "refused", json_integer(n[TESS_CHECK_REFUSED]));
-    tool_json_set(object, "skipped", json_integer(n[TESS_CHECK_SKIP]));
-    tool_json_set(object, "mistrusted", json_integer(n[TESS_CHECK_MISTRUSTED]));
-    tool_json_set(object, "results", c->results);
-    c->results = NULL;
     return tool_json_print(object);
 }
 
@@ -406,7 +455,7 @@ static int check_main(int argc, char **argv)
     if (result == TOOL_OK)
         result = tool_session_open(&c.session, given.device, given.kernel);
     if (result == TOOL_OK) {
-        if (given.json)
+        if (given.json || given.report)
             c.results = json_array();
         check_all(&c, &problems, random);
         printed = summarise(&c);
@@ -421,7 +470,7 @@ const tool_verb tool_check = {
     .name = "check",
     .summary = "run problems and compare with attention in float64",
     .usage = "[PROBLEM...] [--data FILE] [--random N] [--seed S] [--sabotage MODE] [--device NAME] "
-             "[--kernel GLOB] [--json] [--quiet]",
+             "[--kernel GLOB] [--report FILE] [--json] [--quiet]",
     .details =
         "Makes each problem's data, runs it several times and compares with float64. Prints a\n"
         "line for each; a failure comes with the command that repeats it and with a smaller\n"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tessera devices: what can be opened here, and why the rest cannot. */
 #include "tools/args.h"
+#include "tools/facts.h"
 #include "tools/json.h"
 #include "tools/session.h"
 
@@ -22,11 +23,6 @@ static const tool_option options[] = {
     {"json", 'j', TOOL_FLAG, offsetof(devices_options, json), NULL, "print one JSON array", 0, 0,
      NULL},
 };
-
-static const char *kind_name(tess_device_kind kind)
-{
-    return kind == TESS_DEVICE_CPU ? "cpu" : kind == TESS_DEVICE_GPU ? "gpu" : "other";
-}
 
 static void write_dtypes(uint32_t dtypes, tess_text *out)
 {
@@ -171,24 +167,6 @@ static tess_status measure(tess_device *device, copy_speed *out)
 
 /* ---- Devices --------------------------------------------------------------------------------- */
 
-static json_t *device_json(const tess_device_info *info)
-{
-    json_t *object = json_object();
-
-    tool_json_set(object, "name", tool_json_text(info->name));
-    tool_json_set(object, "kind", json_string(kind_name(info->kind)));
-    tool_json_set(object, "available", json_boolean(info->available));
-    tool_json_set(object, "reason", info->available ? json_null() : tool_json_text(info->reason));
-    tool_json_set(object, "description", tool_json_text(info->description));
-    tool_json_set(object, "architecture", tool_json_text(info->architecture));
-    tool_json_set(object, "units", json_integer(info->units));
-    tool_json_set(object, "lanes", json_integer(info->lanes));
-    tool_json_set(object, "memory", json_integer(info->memory));
-    tool_json_set(object, "shared_memory", json_integer(info->shared_memory));
-    tool_json_set(object, "cache", json_integer(info->cache));
-    return object;
-}
-
 static void print_device(const tess_device_info *info)
 {
     char text[32];
@@ -227,7 +205,7 @@ static int show(tess_context *context, size_t index, const devices_options *give
     if (status != TESS_OK)
         return tool_fail_library(context, status);
     if (array) {
-        object = device_json(&info);
+        object = tool_device_json(&info);
         if (given->kernels)
             tool_json_set(object, "kernels", device ? kernels_json(device) : json_array());
         if (given->measure && device) {

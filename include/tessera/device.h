@@ -38,6 +38,7 @@ typedef struct tess_device_info {
     char description[128]; /* what the vendor calls it */
     char architecture[64]; /* instruction set or chip family: "avx512", "sm_90" */
     char reason[256];      /* why it cannot be opened; empty when it can */
+    int64_t driver; /* the driver's version, as the driver counts; 0: none, or it does not say */
 } tess_device_info;
 
 /* Number of devices, those that cannot be opened included (one line per backend that found none).

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """tessera check: verdicts, lists, random problems, and mistakes made on purpose."""
 
+import json
+
 import support
 from support import BROKEN, DIFFERS, OK, UNAVAILABLE, USAGE
 
@@ -36,6 +38,26 @@ class Check(support.Case):
         self.assertLessEqual(RESULT_KEYS, set(result))
         self.assertEqual((self.LINE, "pass"), (result["problem"], result["verdict"]))
         self.assertLess(result["share_of_budget"], 1)
+
+    def test_report(self):
+        path = self.folder / "report.json"
+        refused = "fwd b1 hq1 q8 k8 d5000 f32"
+        out = self.tessera("check", self.LINE, refused, "--report", path).out
+        self.assertRegex(out, SUMMARY)
+        report = json.loads(path.read_text("utf-8"))
+        self.assertEqual(["library", "device", "data", "check"], list(report))
+        self.assertRegex(report["library"]["version"], r"^\d+\.\d+\.\d+$")
+        self.assertTrue(report["device"]["available"])
+        self.assertIn("driver", report["device"])
+        self.assertEqual((1, 1), (report["check"]["passed"], report["check"]["refused"]))
+        self.assertEqual([self.LINE, refused], [r["problem"] for r in report["check"]["results"]])
+        # With --json the same is printed as without a report.
+        printed = self.tessera("check", self.LINE, "--json", "--report", path).json()
+        self.assertEqual([self.LINE], [r["problem"] for r in printed["results"]])
+        self.assertEqual(1, json.loads(path.read_text("utf-8"))["check"]["passed"])
+        lost = self.tessera("check", self.LINE, "--report", self.folder / "no" / "where",
+                            code=BROKEN)
+        self.assertIn("the report: ", lost.err)
 
     def test_quiet(self):
         self.assertEqual("1 passed, 0 failed, 0 refused, 0 skipped\n",

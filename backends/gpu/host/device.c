@@ -201,6 +201,7 @@ tess_status tess_gpu_info(const tess_gpu_vendor *vendor, const tess_open *open, 
     out_info->shared_memory = f.caps.shared_memory;
     out_info->cache = f.caps.cache;
     out_info->kind = TESS_DEVICE_GPU;
+    out_info->driver = driver->installed;
     out_info->units = f.caps.units;
     out_info->lanes = f.caps.lanes;
     snprintf(out_info->name, sizeof out_info->name, "%s:%" PRId32, vendor->name, index);

@@ -144,7 +144,7 @@ TESS_DEVICE void tess_forward_redo(const tess_args &args, const tess_gpu_address
             continue;
         tess_barrier(); /* nobody reads the item before */
         if (tess_thread() == 0)
-            memory.item = tess_forward_item_at(args, addresses, i);
+            tess_forward_item_at(memory.item, args, addresses, i);
         tess_barrier(); /* the item is there */
         TESS_NO_UNROLL
         for (tess_i64 row = item.tile.first; row < item.tile.end; row++)

@@ -254,7 +254,7 @@ TESS_DEVICE void tess_forward_main(const tess_args &args, const tess_gpu_address
     for (tess_i64 i = run.first_item + tess_block(); i < run.first_item + run.items;
          i += tess_blocks()) {
         if (tess_thread() == 0)
-            memory.item = tess_forward_item_at(args, addresses, i);
+            tess_forward_item_at(memory.item, args, addresses, i);
         tess_barrier(); /* the item is there */
         if (memory.item.tile.first < memory.item.tile.end)
             tess_forward_tile<shape>(args, memory.item, memory);

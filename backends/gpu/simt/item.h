@@ -134,16 +134,14 @@ TESS_DEVICE void tess_forward_item_make(tess_forward_item &item, tess_item_place
                     place.head_kv * args.group * args.sink_stride;
 }
 
-TESS_DEVICE tess_forward_item tess_forward_item_at(const tess_args &args,
-                                                   const tess_gpu_addresses &to, tess_i64 index)
+TESS_DEVICE void tess_forward_item_at(tess_forward_item &item, const tess_args &args,
+                                      const tess_gpu_addresses &to, tess_i64 index)
 {
-    tess_forward_item item = {};
     tess_item_place place;
     tess_sequence sequence;
 
     tess_forward_item_make(item, place, sequence, args, to, index, args.tile_rows,
                            args.tile_columns);
-    return item;
 }
 
 #endif

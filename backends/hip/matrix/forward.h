@@ -246,6 +246,23 @@ template <class SHAPE> struct tess_matrix_forward {
         return tess_os_lse(state.row);
     }
 
+    /* A unit that flushes may have taken all of V as zero. A row whose output is so small that it
+     * shows is made NaN, for REDO to compute it without the unit. */
+    static TESS_DEVICE_MEMBER void doubt_small(row_state &state)
+    {
+        const tess_f32 least = SHAPE::DTYPE == TESS_F16 ? 6.103515625e-5f : 1e-35f;
+        tess_f32 max = 0.0f;
+
+        TESS_UNROLL
+        for (int d = 0; d < D; d++)
+            TESS_UNROLL
+        for (int i = 0; i < TESS_MMA_SPAN; i++)
+            max = __builtin_fmaxf(max, tess_abs(state.output[d][i]));
+        max = __builtin_fmaxf(max, tess_mma_exchange(max));
+        if (max < least && state.row.sum != 0.0f)
+            state.output[0][0] = __builtin_nanf("");
+    }
+
     /* Whether the lane's part of its row holds a number that is not finite. */
     static TESS_DEVICE_MEMBER bool has_nonfinite(const row_state &state)
     {
@@ -415,6 +432,8 @@ template <class SHAPE> struct tess_matrix_forward {
         }
 
         const tess_f32 lse = finish(state, item, row);
+        if (TESS_MMA_FLUSHES && is_checked)
+            doubt_small(state);
         const bool is_bad = tess_wave_any(has_nonfinite(state) && row < item.rows);
         if (tess_lane() == 0)
             memory.is_bad[tess_wave()] = is_bad;

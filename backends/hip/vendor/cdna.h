@@ -5,6 +5,13 @@
 
 enum { TESS_MMA_LANES = 64, TESS_MMA_SIDE = 32, TESS_MMA_SPAN = 16 };
 
+/* CDNA 2 takes operands below the normal numbers as zero. */
+#if defined(__gfx90a__)
+enum { TESS_MMA_FLUSHES = 1 };
+#else
+enum { TESS_MMA_FLUSHES = 0 };
+#endif
+
 typedef tess_f32x16 tess_mma_sums;
 
 /* Eight numbers: half 0 holds depth 0 ... 7 and half 1 depth 8 ... 15 of the 16. */

@@ -7,6 +7,8 @@
 
 enum { TESS_MMA_LANES = 32, TESS_MMA_SIDE = 16, TESS_MMA_SPAN = 8 };
 
+enum { TESS_MMA_FLUSHES = 0 };
+
 typedef tess_f32x8 tess_mma_sums;
 
 /* Sixteen numbers, the same in both halves of a row or column. */

@@ -7,6 +7,8 @@
 
 enum { TESS_MMA_LANES = 32, TESS_MMA_SIDE = 16, TESS_MMA_SPAN = 8 };
 
+enum { TESS_MMA_FLUSHES = 0 };
+
 typedef tess_f32x8 tess_mma_sums;
 
 /* Eight numbers: half 0 holds depth 0 ... 7 and half 1 depth 8 ... 15 of the 16. The instruction's
