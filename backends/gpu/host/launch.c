@@ -68,6 +68,7 @@ static tess_status launch_step(const tess_gpu_scope *scope, const tess_gpu_step 
 
     if (step->kernel->takes_maps) {
         bool has_maps = false;
+        maps = (tess_gpu_maps){.k = {{0}}, .v = {{0}}};
         TESS_TRY(tess_gpu_describe(scope, &args, addresses, &maps, &has_maps));
         run.has_maps = has_maps;
     }
