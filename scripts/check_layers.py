@@ -89,9 +89,9 @@ WORDS = [
      r"\b_mm(?:256|512)?_\w+|\b__m(?:128|256|512)[di]?\b"
      r"|\bv(?:ld|st)[1-4]q?_\w+|\bv\w+q_[fsu](?:16|32|64)\b"
      r"|\b(?:float|u?int)(?:16|32|64)x[248]_t\b|\bsv(?:float|u?int|bool)\w*_t\b"),
-    ("assembler belongs into backends/cuda/ptx.h",
+    ("assembler belongs into backends/cuda/ptx*.h",
      ["*"],
-     ["backends/cuda/ptx.h", "backends/opencl/*mma_nv*", "backends/cpu/*amx*", "bench/clock.c"],
+     ["backends/cuda/ptx*.h", "backends/opencl/*mma_nv*", "backends/cpu/*amx*", "bench/clock.c"],
      r"\b(?:asm|__asm|__asm__)\b"),
     ("only core/base/env.c reads the environment",
      ["core/*", "backends/*", "include/*"], ["core/base/env.c"],

@@ -157,6 +157,12 @@ template <int N> TESS_PTX void tess_ptx_wgmma_hold(tess_f32 (&d)[N][4])
         asm volatile("" : "+f"(d[i / 4][i % 4])::"memory");
 }
 
+/* Keeps the compiler from holding what it knows of memory in registers over this place. */
+TESS_PTX void tess_ptx_settle()
+{
+    asm volatile("" ::: "memory");
+}
+
 /* An operand in shared memory, in panels of 128 bytes a row whose chunks of 16 bytes are
  * exchanged: chunk c of row r lies at c ^ (r % 8), as a bulk copy with 128-byte swizzle puts it.
  * Panels lie on multiples of 1024. panel_bytes: from one panel to the next, for operands that lie

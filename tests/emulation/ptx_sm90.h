@@ -232,6 +232,7 @@ static inline tess_sm90_warp &tess_sm90_own_warp()
     return tess_sm90().warps[tess_emulated_thread() / 32];
 }
 
+TESS_PTX void tess_ptx_settle() {}
 TESS_PTX void tess_ptx_wgmma_fence() {}
 template <int N> TESS_PTX void tess_ptx_wgmma_hold(tess_f32 (&)[N][4]) {}
 TESS_PTX tess_u64 tess_ptx_wgmma_descriptor(tess_u32 address, tess_u32 panel_bytes)

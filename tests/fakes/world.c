@@ -59,6 +59,7 @@ static const tess_gpu_image hip_images[] = {{"some", "gfx90a", image_text, &imag
 /* ---- Backends -------------------------------------------------------------------------------- */
 
 static const tess_gpu_vendor cuda = {.name = "cuda",
+                                     .matrix_lanes = 32,
                                      .brand = "CUDA",
                                      .library = &tess_cuda_library,
                                      .path = tess_cuda_path,
@@ -70,6 +71,7 @@ static const tess_gpu_vendor cuda = {.name = "cuda",
                                      .images = cuda_images,
                                      .image_count = sizeof cuda_images / sizeof cuda_images[0]};
 static const tess_gpu_vendor hip = {.name = "hip",
+                                    .matrix_lanes = 32,
                                     .brand = "HIP",
                                     .library = &tess_hip_library,
                                     .path = tess_hip_path,

@@ -8,8 +8,10 @@
 #define TESS_HOPPER_PRODUCER_REGISTERS 72
 #define TESS_HOPPER_CONSUMER_REGISTERS 216
 
+#include "backends/cuda/ptx_sm90.h"
+
 /* Items are made by a warp with few registers. */
-#define TESS_SETTLE() asm volatile("" ::: "memory")
+#define TESS_SETTLE() tess_ptx_settle()
 
 #include "backends/cuda/hopper/forward.h"
 #include "backends/gpu/matrix/kernels.h"
