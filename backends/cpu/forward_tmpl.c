@@ -351,8 +351,8 @@ static void start_panel(const tess_cpu_work *work, struct panel *panel, const st
 static void locate(const tess_cpu_work *work, const struct view *view, const tess_i64 stride[4],
                    const struct tile *tile, bool is_reused, float *copy, const float **row)
 {
-    const tess_i64 apart = stride[1] < 0 ? -stride[1] : stride[1];
-    const bool is_scattered = VEC_SCATTERED > 0 && apart >= VEC_SCATTERED;
+    const bool is_scattered =
+        VEC_SCATTERED > 0 && (stride[1] < 0 ? -stride[1] : stride[1]) >= VEC_SCATTERED;
     const bool is_fp32_row = view->dtype == TESS_F32 && view->stride == 1;
 
     if (is_fp32_row && !(is_reused && is_scattered)) {

@@ -324,17 +324,21 @@ int fake_function_set(void *handle, int value)
 static int check_parameters(const fake_kernel *k)
 {
     static const unsigned sizes[] = {sizeof(tess_args), sizeof(tess_gpu_addresses),
-                                     sizeof(tess_gpu_run)};
+                                     sizeof(tess_gpu_run), sizeof(tess_gpu_maps)};
+    const unsigned count = strncmp(k->name, "fwd_hopper_", 11) == 0 ? 4 : 3;
     unsigned offset = 0;
 
-    for (unsigned i = 0; i < 3; offset += sizes[i++])
-        if (k->parameters && (k->parameters != 3 || k->parameter_size[i] != sizes[i] ||
+    for (unsigned i = 0; i < count; offset += sizes[i++]) {
+        if (i == 3) /* aligned where it lies, not by its distance from the first */
+            offset = k->parameter_offset[i];
+        if (k->parameters && (k->parameters != count || k->parameter_size[i] != sizes[i] ||
                               k->parameter_offset[i] != offset))
             return fake_complain(FAKE_INVALID_VALUE,
                                  "%s takes %u parameters, number %u of %u bytes at %u; the host "
-                                 "passes 3, this one of %u bytes at %u",
+                                 "passes %u, this one of %u bytes at %u",
                                  k->name, k->parameters, i, k->parameter_size[i],
-                                 k->parameter_offset[i], sizes[i], offset);
+                                 k->parameter_offset[i], count, sizes[i], offset);
+    }
     if (k->parameter_bytes && k->parameter_bytes != offset)
         return fake_complain(FAKE_INVALID_VALUE, "%s takes %u bytes of parameters, not %u", k->name,
                              k->parameter_bytes, offset);

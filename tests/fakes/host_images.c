@@ -103,7 +103,7 @@ static tess_status run(tess_device *device, const tess_kernel *kernel, char *mem
 static bool is_for_others(const tess_context *context, const tess_kernel *kernel)
 {
     static const char reason[] = " needs ";
-    char text[8192];
+    char text[32768];
     const char *at;
 
     tess_context_error(context, text, sizeof text);
