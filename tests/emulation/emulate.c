@@ -46,6 +46,9 @@ static struct machine {
     tess_emulated_part parts[TESS_EMULATED_MOST_LANES];
     char *stacks; /* one for each lane, the lowest page of each not to be touched */
     jmp_buf scheduler;
+    jmp_buf end;  /* of the launch, for failures between the lanes' turns */
+    bool is_lane; /* a lane runs, not the scheduler or what it calls */
+    uint32_t *order;
     uint32_t current, block;
     uint64_t life; /* of the block that runs */
     tess_buffer shared;
@@ -75,8 +78,10 @@ static void fiber_main(void)
 static void enter(uint32_t index)
 {
     machine.current = index;
+    machine.is_lane = true;
     if (_setjmp(machine.scheduler) == 0)
         _longjmp(machine.lanes[index].place, 1);
+    machine.is_lane = false;
 }
 
 static bool start_fiber(uint32_t index)
@@ -258,15 +263,13 @@ static bool run_block(uint32_t block)
 static bool run_blocks(void)
 {
     const uint32_t blocks = machine.launch->blocks;
-    uint32_t *order = malloc((blocks ? blocks : 1) * sizeof *order);
-    bool is_good = order != NULL;
+    bool is_good = true;
 
-    if (!order)
-        return fail("no memory for the order of blocks");
-    draw_order(order, blocks);
+    if (_setjmp(machine.end) != 0)
+        return false;
+    draw_order(machine.order, blocks);
     for (uint32_t i = 0; i < blocks && is_good; i++)
-        is_good = run_block(order[i]);
-    free(order);
+        is_good = run_block(machine.order[i]);
     return is_good;
 }
 
@@ -278,17 +281,23 @@ const char *tess_emulate(const tess_emulated_launch *launch)
     if (launch->threads > TESS_EMULATED_MOST_LANES || launch->wave > TESS_EMULATED_MOST_WAVE ||
         launch->wave == 0 || launch->threads % launch->wave != 0)
         return "threads of a block are a multiple of the wave, at most 1024";
-    if (!make_stacks() || !tess_buffer_make(launch->shared_size, &machine.shared))
+    machine.order = malloc((launch->blocks ? launch->blocks : 1) * sizeof *machine.order);
+    if (!machine.order || !make_stacks() ||
+        !tess_buffer_make(launch->shared_size, &machine.shared)) {
+        free(machine.order);
         return "no memory for the lanes";
-    for (uint32_t i = 0; i < launch->threads; i++)
+    }
+    for (uint32_t i = 0; i < launch->threads && !machine.failure; i++)
         if (!machine.lanes[i].is_started && !start_fiber(i))
-            return "a fiber cannot be made";
-    if (!run_blocks()) /* lanes hang in the middle of it: they are made anew next time */
+            fail("a fiber cannot be made");
+    if (machine.failure ||
+        !run_blocks()) /* lanes hang in the middle of it: they are made anew next time */
         for (uint32_t i = 0; i < TESS_EMULATED_MOST_LANES; i++)
             machine.lanes[i].is_started = false;
     if (!tess_buffer_is_intact(&machine.shared))
         fail("memory in front of the block's shared memory was overwritten");
     tess_buffer_free(&machine.shared);
+    free(machine.order);
     return machine.failure;
 }
 
@@ -363,6 +372,8 @@ void tess_emulated_collective(tess_emulated_together together, uint32_t number, 
 void tess_emulated_fail(const char *text)
 {
     fail(text);
+    if (!machine.is_lane)
+        _longjmp(machine.end, 1);
     for (;;) /* the scheduler never comes back to this lane */
         leave();
 }

@@ -150,6 +150,33 @@ static void exchange_or_barrier(const void *arguments)
         exchange(arguments);
 }
 
+static void fail_together(const tess_emulated_part *parts, uint32_t lanes, uint32_t number)
+{
+    (void)parts;
+    (void)lanes;
+    (void)number;
+    tess_emulated_fail("between turns");
+}
+
+static void exchange_that_fails(const void *arguments)
+{
+    (void)arguments;
+    tess_emulated_collective(fail_together, 0, NULL, NULL);
+}
+
+static bool never(uint64_t what)
+{
+    (void)what;
+    return false;
+}
+
+static void wait_in_vain(const void *arguments)
+{
+    (void)arguments;
+    if (tess_emulated_thread() >= 64)
+        tess_emulated_wait(never, 0);
+}
+
 static void too_much_shared_memory(const void *arguments)
 {
     (void)arguments;
@@ -172,6 +199,7 @@ static void mistakes_end_the_launch(void **state)
     } cases[] = {
         {barrier_of_some_lanes, "some have ended"},     {barrier_of_some_waves, "passed by"},
         {exchange_of_two_kinds, "different things"},    {exchange_or_barrier, "different things"},
+        {exchange_that_fails, "between turns"},         {wait_in_vain, "never comes"},
         {too_much_shared_memory, "more shared memory"}, {before_shared_memory, "in front of"}};
     float out[2 * THREADS];
     setting s = {out};
