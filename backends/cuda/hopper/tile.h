@@ -129,7 +129,7 @@ struct tess_hopper_bringer {
         const int count = static_cast<int>(tess_min_i64(left, TILE::PANEL_BYTES / 128));
         /* One division of 64 bits for the tile; rows of it are less than 2^31 from its first. */
         const tess_i64 page = rows.pages ? tess_divide(first, rows.page_size) : 0;
-        const tess_u32 page_size = static_cast<tess_u32>(tess_min_i64(rows.page_size, 1 << 30));
+        const tess_u32 page_size = static_cast<tess_u32>(tess_min_i64(rows.page_size, 0xFFFFFFFF));
         const tess_u32 slot =
             rows.pages ? static_cast<tess_u32>(first - page * rows.page_size) : 0u;
         const auto address = [&](int row) {
