@@ -246,7 +246,7 @@ static void describe(const bench *b, tess_side *side, const tess_line *line,
     side->peak_buffer = 0;
     if (b->is_cpu) {
         snprintf(result->machine, sizeof result->machine, "%s", b->machine);
-        side->isa = tess_peak_has(side->info.architecture) ? side->info.architecture : "portable";
+        side->isa = tess_peak_of_device(&side->info);
         snprintf(result->isa, sizeof result->isa, "%s", side->isa);
         result->flops_per_cycle = tess_peak_flops_per_cycle(side->isa);
         if (!b->options.no_bandwidth && cost.bytes > 0)

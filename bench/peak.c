@@ -83,6 +83,15 @@ const char *tess_peak_best(void)
     return "portable";
 }
 
+const char *tess_peak_of_device(const tess_device_info *info)
+{
+    if (info->kind != TESS_DEVICE_CPU)
+        return NULL;
+    if (strcmp(info->name, "cpu") != 0) /* its architecture is a driver's word */
+        return tess_peak_best();
+    return tess_peak_has(info->architecture) ? info->architecture : "portable";
+}
+
 /* ---- Multiply-adds --------------------------------------------------------------------------- */
 
 /* One window of a team. Rates of threads add up, so one that is held up for a while costs its own

@@ -3,6 +3,8 @@
 #ifndef TESSERA_BENCH_PEAK_H
 #define TESSERA_BENCH_PEAK_H
 
+#include <tessera/tessera.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,6 +17,11 @@ bool tess_peak_has(const char *isa);
 
 /* The best one here. */
 const char *tess_peak_best(void);
+
+/* The one that kernels of a device are held against: the library's own cpu device keeps to its
+ * level, while a processor behind another driver may use all it has. NULL: not this machine's
+ * processor, so that nothing here says what it can do. */
+const char *tess_peak_of_device(const tess_device_info *info);
 
 /* In what follows `isa` may be NULL for the best; a name without loops of its own ("scalar") counts
  * as "portable", and so does one this machine does not have. Threads are OpenMP's; 0 counts as 1.

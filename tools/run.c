@@ -197,7 +197,7 @@ static double peak_now(void *user)
 {
     const repeated *const r = user;
 
-    return tess_peak_fma(r->session->info.units, r->session->info.architecture);
+    return tess_peak_fma(r->session->info.units, tess_peak_of_device(&r->session->info));
 }
 
 static bool show_round(void *user, int64_t round, int64_t rounds)

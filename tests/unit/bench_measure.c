@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the benchmark harness makes of samples: spreads, ratios within rounds, who is timed when. */
 #include "bench/measure.h"
+#include "bench/peak.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -206,6 +208,29 @@ static void who_asks_may_stop(void **state)
     assert_int_equal(rounds, 50);
 }
 
+static tess_device_info device(tess_device_kind kind, const char *name, const char *architecture)
+{
+    tess_device_info info = {TESS_STRUCT(tess_device_info), .kind = kind};
+
+    snprintf(info.name, sizeof info.name, "%s", name);
+    snprintf(info.architecture, sizeof info.architecture, "%s", architecture);
+    return info;
+}
+
+static void a_processor_behind_a_driver_is_held_to_all_it_has(void **state)
+{
+    const tess_device_info cpu = device(TESS_DEVICE_CPU, "cpu", tess_peak_best());
+    const tess_device_info scalar = device(TESS_DEVICE_CPU, "cpu", "scalar");
+    const tess_device_info driver = device(TESS_DEVICE_CPU, "opencl:pocl:0", "OpenCL 3.0 PoCL");
+    const tess_device_info other = device(TESS_DEVICE_OTHER, "opencl:some:0", "avx2");
+
+    (void)state;
+    assert_string_equal(tess_peak_of_device(&cpu), tess_peak_best());
+    assert_string_equal(tess_peak_of_device(&scalar), "portable");
+    assert_string_equal(tess_peak_of_device(&driver), tess_peak_best());
+    assert_null(tess_peak_of_device(&other));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +242,7 @@ int main(void)
         cmocka_unit_test(candidates_take_turns),
         cmocka_unit_test(a_failure_leaves_no_numbers),
         cmocka_unit_test(who_asks_may_stop),
+        cmocka_unit_test(a_processor_behind_a_driver_is_held_to_all_it_has),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
