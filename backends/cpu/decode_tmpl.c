@@ -283,9 +283,6 @@ KERNEL_INLINE void load_elements(const char *at, vec *out, const int32_t dtype, 
     }
 }
 
-/* ---- scores as dot products -------------------------------------------------------------------
- */
-
 /* ---- scores as dot products ------------------------------------------------------------------ */
 
 /* The lanes of a vector are `rows` rows of VEC_LANES / rows dims each: a part of a row of K is
