@@ -82,6 +82,13 @@ typedef enum tess_gpu_role {
     /* Merges partial_o and partial_lse: item = (sequence x heads_kv + head) x row_tiles + tile. */
     TESS_GPU_COMBINE,
 
+    /* Merges partial results of the caller's: item = tile_rows rows, counted over batch, row and
+     * head. Not of a plan: of args it has sequences, rows, heads_q and head_dim_v, the extents;
+     * splits, how many parts; q_stride and dtype of a part of O at TESS_AT_Q; k_stride of a part of
+     * LSE at TESS_AT_K; partial_o and partial_lse, elements from one part to the next; o_stride,
+     * o_dtype and lse_stride of the result. */
+    TESS_GPU_MERGE,
+
     /* dot(dO, O) - dLSE into args.delta: item as in COMBINE. */
     TESS_GPU_DELTA,
 
@@ -131,7 +138,7 @@ typedef enum tess_gpu_role {
  * pass      FORWARD or BACKWARD
  * role      of enum tess_gpu_role without TESS_GPU_
  * dtypes    storage types it takes, bits: TESS_GPU_F32 | TESS_GPU_F16 ...
- * max_head_dim          of head_dim and head_dim_v both
+ * max_head_dim          of head_dim and head_dim_v both; 0: any
  * tile_rows, tile_columns   0 where the role has none
  * threads   of a block: a multiple of the wave
  * dynamic_shared_bytes  0: all shared memory is static

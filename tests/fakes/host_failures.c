@@ -44,6 +44,10 @@ static tess_status run(life *l)
                                      .dq = {gradients + FAKE_TENSOR_BYTES, 0},
                                      .dk = {gradients + 2 * FAKE_TENSOR_BYTES, 0},
                                      .dv = {gradients + 3 * FAKE_TENSOR_BYTES, 0}};
+    const tess_layout part = tess_layout_packed(TESS_F32, 1, 8, 1, 1);
+    const tess_merge_desc merge = {TESS_STRUCT(tess_merge_desc), 2, part, part, 8, 8, part, part};
+    const tess_merge_args parts = {
+        TESS_STRUCT(tess_merge_args), {f->q.base, 0}, {f->k.base, 0}, f->o, f->lse};
     char bytes[64] = "";
     double seconds;
 
@@ -51,6 +55,7 @@ static tess_status run(life *l)
     TESS_TRY(tess_event_record(l->start, l->queue));
     TESS_TRY(tess_plan_run_forward(l->forward, l->queue, f));
     TESS_TRY(tess_plan_run_backward(l->backward, l->queue, &args)); /* grows the scratch */
+    TESS_TRY(tess_queue_merge(l->queue, &merge, &parts));
     TESS_TRY(tess_event_record(l->end, l->queue));
     TESS_TRY(tess_event_elapsed(l->start, l->end, &seconds));
     TESS_TRY(tess_queue_download(l->queue, bytes, l->tensors.o, sizeof bytes));

@@ -168,10 +168,46 @@ static void every_record_is_launched_as_it_was_compiled(void **state)
     print_message("%s: %zu records on %zu chips\n", vendor, count, chip_count);
 }
 
+/* The one kernel that no record leads to. */
+static void merging_is_launched_as_it_was_compiled(void **state)
+{
+    const tess_layout part = tess_layout_packed(TESS_F32, 1, 8, 1, 1);
+    const tess_merge_desc desc = {TESS_STRUCT(tess_merge_desc), 2, part, part, 8, 8, part, part};
+    const bool is_hip = strcmp(vendor, "hip") == 0;
+    const chip *const chips = is_hip ? hip_chips : cuda_chips;
+    const size_t chip_count = is_hip ? COUNT(hip_chips) : COUNT(cuda_chips);
+
+    (void)state;
+    for (size_t c = 0; c < chip_count; c++) {
+        tess_context *context = NULL;
+        tess_device *device = NULL;
+        tess_queue *queue = NULL;
+        void *memory = NULL;
+
+        become(&chips[c]);
+        assert_fine(NULL, tess_context_create(NULL, &context));
+        assert_fine(context, tess_device_open(context, vendor, &device));
+        assert_fine(context, tess_queue_create(device, &queue));
+        assert_fine(context, tess_device_allocate(device, BYTES, &memory));
+
+        const tess_merge_args args = {
+            TESS_STRUCT(tess_merge_args), {memory, 0}, {memory, 64}, {memory, 128}, {memory, 192}};
+        assert_fine(context, tess_queue_merge(queue, &desc, &args));
+        assert_int_equal(fake->launches, 1);
+        assert_string_equal(fake->launch[0].kernel, "fwd_simt_merge_m8");
+        assert_string_equal(fake->complaint, "");
+        tess_device_release(device, memory, BYTES);
+        tess_queue_destroy(queue);
+        tess_context_destroy(context);
+    }
+    unsetenv("TESSERA_CUDA_ARCH");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_record_is_launched_as_it_was_compiled),
+        cmocka_unit_test(merging_is_launched_as_it_was_compiled),
     };
     void *library;
 

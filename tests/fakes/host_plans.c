@@ -462,8 +462,8 @@ static void memory_of_others_is_refused(void **state)
     t.args.k.base = elsewhere;
     assert_refused(w.context, tess_plan_run_forward(plan, w.queue, &t.args), TESS_INVALID,
                    "tess_plan_run_forward",
-                   fake_either("k is memory of cuda:1; the plan is of cuda:0",
-                               "k is memory of hip:1; the plan is of hip:0"),
+                   fake_either("k is memory of cuda:1; the queue is of cuda:0",
+                               "k is memory of hip:1; the queue is of hip:0"),
                    "another device's");
     t.args.k.base = t.k;
     t.args.v.base = host;
@@ -502,6 +502,88 @@ static void a_device_that_reads_the_host_may(void **state)
     tess_queue_destroy(queue);
     tess_context_destroy(context);
     assert_string_equal(fake->complaint, "");
+}
+
+/* ---- Merging --------------------------------------------------------------------------------- */
+
+/* Three parts of (2, 5, 6, 4) side by side at the places of a forward pass's tensors. */
+static tess_merge_desc merge_desc(void)
+{
+    const tess_layout o = tess_layout_packed(TESS_F16, 2, 5, 6, 4);
+    const tess_layout lse = tess_layout_by_head(TESS_F32, 2, 5, 6, 1);
+    tess_merge_desc desc = {
+        TESS_STRUCT(tess_merge_desc), 3, o, lse, 2 * 5 * 6 * 4, 2 * 5 * 6, o, lse};
+
+    desc.o.dtype = TESS_BF16;
+    return desc;
+}
+
+static tess_merge_args merge_args(const fake_tensors *t)
+{
+    return (tess_merge_args){TESS_STRUCT(tess_merge_args), .o_part = {t->q, 8},
+                             .lse_part = {t->k, 16}, .o = {t->o, 24}, .lse = {t->lse, 32}};
+}
+
+static void a_merge_is_one_launch(void **state)
+{
+    const tess_merge_desc desc = merge_desc();
+    const fake_launch *l = fake->launch;
+    tess_merge_args args;
+    fake_tensors t;
+    fake_world w;
+
+    (void)state;
+    fake_world_open(&w);
+    assert_fine(w.context, fake_tensors_make(w.device, 0, &t));
+    args = merge_args(&t);
+    assert_fine(w.context, tess_queue_merge(w.queue, &desc, &args));
+    assert_int_equal(fake->launches, 1);
+    assert_string_equal(l->kernel, "fwd_merge_m8");
+    assert_int_equal(l->run.items, 8); /* 60 rows by 8 */
+    assert_int_equal(l->grid[0], 8);
+    assert_int_equal(l->block[0], 128);
+    assert_ptr_equal(l->addresses.at[TESS_AT_Q], (char *)t.q + 8);
+    assert_ptr_equal(l->addresses.at[TESS_AT_K], (char *)t.k + 16);
+    assert_ptr_equal(l->addresses.at[TESS_AT_O], (char *)t.o + 24);
+    assert_ptr_equal(l->addresses.at[TESS_AT_LSE], (char *)t.lse + 32);
+    assert_int_equal(l->args.splits, 3);
+    assert_int_equal(l->args.dtype, TESS_F16);
+    assert_int_equal(l->args.o_dtype, TESS_BF16);
+    assert_int_equal(l->args.partial_o, 240);
+    assert_int_equal(l->args.partial_lse, 60);
+    assert_int_equal(l->args.q_stride[1], 24);
+    assert_int_equal(l->args.k_stride[2], 5);
+    args.lse.base = NULL; /* not wanted, whatever its offset is */
+    assert_fine(w.context, tess_queue_merge(w.queue, &desc, &args));
+    assert_null(fake->launch[1].addresses.at[TESS_AT_LSE]);
+    fake_tensors_free(w.device, &t);
+    fake_world_close(&w);
+}
+
+static void a_merge_keeps_to_its_device(void **state)
+{
+    const tess_merge_desc desc = merge_desc();
+    static char host[FAKE_TENSOR_BYTES];
+    static const char *const names[] = {"o_part is at", "lse_part is at", "o is at", "lse is at"};
+    fake_tensors t;
+    fake_world w;
+
+    (void)state;
+    fake_world_open(&w);
+    assert_fine(w.context, fake_tensors_make(w.device, 0, &t));
+    for (size_t i = 0; i < COUNT(names); i++) {
+        tess_merge_args args = merge_args(&t);
+
+        *(i == 0   ? (void **)(uintptr_t)&args.o_part.base
+          : i == 1 ? (void **)(uintptr_t)&args.lse_part.base
+          : i == 2 ? &args.o.base
+                   : &args.lse.base) = host;
+        assert_refused(w.context, tess_queue_merge(w.queue, &desc, &args), TESS_INVALID,
+                       "tess_queue_merge", names[i], "the host's");
+    }
+    assert_int_equal(fake->launches, 0);
+    fake_tensors_free(w.device, &t);
+    fake_world_close(&w);
 }
 
 /* ---- Devices that go ------------------------------------------------------------------------- */
@@ -587,6 +669,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(scratch_grows_and_may_fail),
         cmocka_unit_test(memory_of_others_is_refused),
         cmocka_unit_test(a_device_that_reads_the_host_may),
+        cmocka_unit_test(a_merge_is_one_launch),
+        cmocka_unit_test(a_merge_keeps_to_its_device),
         cmocka_unit_test(a_lost_device_says_so),
         cmocka_unit_test(images_are_loaded_once_per_device),
     };

@@ -19,24 +19,29 @@ fake_state *fake;
         fwd_checked_f16_m64n64, FORWARD, MAIN_CHECKED, TESS_GPU_F16, 128, 64, 64, 128, 61440, 0,   \
         5) each(fwd_short_any_m4n32, FORWARD, MAIN, TESS_GPU_F32 | TESS_GPU_BF16, 64, 4, 32, 64,   \
                 0, 4, 3) each(fwd_redo, FORWARD, REDO, TESS_GPU_FLOATS, 512, 0, 0, 128, 0, 0, 1)   \
-        each(fwd_combine_m8, FORWARD, COMBINE, TESS_GPU_FLOATS, 512, 8, 0, 128, 0, 0, 1) each(     \
-            bwd_some_any_m32n16, BACKWARD, MAIN, TESS_GPU_FLOATS, 512, 32, 16, 128, 0, 0,          \
-            1) each(bwd_delta_m8, BACKWARD, DELTA, TESS_GPU_FLOATS, 512, 8, 0, 128, 0, 0, 1)       \
-            each(bwd_dq_m16n16, BACKWARD, DQ, TESS_GPU_FLOATS, 512, 16, 16, 128, 0, 0, 1)          \
-                each(bwd_dbias_m16n16, BACKWARD, DBIAS, TESS_GPU_FLOATS, 512, 16, 16, 128, 0, 0,   \
-                     1) each(bwd_dslope, BACKWARD, DSLOPE, TESS_GPU_F32, 512, 0, 0, 128, 0, 0, 1)  \
-                    each(bwd_dsink, BACKWARD, DSINK, TESS_GPU_FLOATS, 512, 0, 0, 128, 0,           \
-                         0, 1) each(bwd_checked_f16_m32n64, BACKWARD, MAIN_CHECKED, TESS_GPU_F16,  \
-                                    64, 32, 64, 128, 0, 0, 5)                                      \
-                        each(bwd_dq_checked_f16_m64n32, BACKWARD, DQ_CHECKED, TESS_GPU_F16, 64,    \
-                             64, 32, 128, 0, 0, 5) each(bwd_adds_bf16_m32n64, BACKWARD, MAIN_ADDS, \
-                                                        TESS_GPU_BF16, 64, 32, 64, 128, 0, 0, 5)   \
-                            each(bwd_redo, BACKWARD, REDO, TESS_GPU_FLOATS, 512, 0, 0, 128, 0, 0,  \
-                                 1) each(bwd_redo_dq, BACKWARD, REDO_DQ, TESS_GPU_FLOATS, 512, 0,  \
-                                         0, 128, 0, 0, 1)                                          \
-                                each(bwd_clear_dq, BACKWARD, CLEAR_DQ, TESS_GPU_FLOATS, 512, 0, 0, \
-                                     128, 0, 0, 1) each(bwd_finish_dq_m8, BACKWARD, FINISH_DQ,     \
-                                                        TESS_GPU_FLOATS, 512, 8, 0, 128, 0, 0, 1)
+        each(fwd_combine_m8, FORWARD, COMBINE, TESS_GPU_FLOATS, 512, 8, 0, 128, 0, 0,              \
+             1) each(fwd_merge_m8, FORWARD, MERGE, TESS_GPU_FLOATS, 0, 8, 0, 128, 0, 0, 1)         \
+            each(bwd_some_any_m32n16, BACKWARD, MAIN, TESS_GPU_FLOATS, 512, 32, 16, 128, 0, 0,     \
+                 1) each(bwd_delta_m8, BACKWARD, DELTA, TESS_GPU_FLOATS, 512, 8, 0, 128, 0, 0, 1)  \
+                each(bwd_dq_m16n16, BACKWARD, DQ, TESS_GPU_FLOATS, 512, 16, 16, 128, 0, 0, 1)      \
+                    each(bwd_dbias_m16n16, BACKWARD, DBIAS, TESS_GPU_FLOATS, 512, 16, 16, 128, 0,  \
+                         0, 1) each(bwd_dslope, BACKWARD, DSLOPE, TESS_GPU_F32, 512, 0, 0, 128,    \
+                                    0, 0, 1)                                                       \
+                        each(bwd_dsink, BACKWARD, DSINK, TESS_GPU_FLOATS, 512, 0, 0, 128, 0, 0, 1) \
+                            each(bwd_checked_f16_m32n64, BACKWARD, MAIN_CHECKED, TESS_GPU_F16, 64, \
+                                 32, 64, 128, 0, 0, 5)                                             \
+                                each(bwd_dq_checked_f16_m64n32, BACKWARD, DQ_CHECKED,              \
+                                     TESS_GPU_F16, 64, 64, 32, 128, 0, 0, 5)                       \
+                                    each(bwd_adds_bf16_m32n64, BACKWARD, MAIN_ADDS, TESS_GPU_BF16, \
+                                         64, 32, 64, 128, 0, 0, 5)                                 \
+                                        each(bwd_redo, BACKWARD, REDO, TESS_GPU_FLOATS, 512, 0, 0, \
+                                             128, 0, 0, 1)                                         \
+                                            each(bwd_redo_dq, BACKWARD, REDO_DQ, TESS_GPU_FLOATS,  \
+                                                 512, 0, 0, 128, 0, 0, 1)                          \
+                                                each(bwd_clear_dq, BACKWARD, CLEAR_DQ,             \
+                                                     TESS_GPU_FLOATS, 512, 0, 0, 128, 0, 0, 1)     \
+                                                    each(bwd_finish_dq_m8, BACKWARD, FINISH_DQ,    \
+                                                         TESS_GPU_FLOATS, 512, 8, 0, 128, 0, 0, 1)
 
 #define SOURCE "some"
 #define TABLE kernels
@@ -45,6 +50,7 @@ enum { SOME(TESS_GPU_PLACE) KERNELS };
 
 static const char image_text[] =
     "fake fwd_some_any_m16n32 fwd_checked_f16_m64n64 fwd_short_any_m4n32 fwd_redo fwd_combine_m8 "
+    "fwd_merge_m8 "
     "bwd_some_any_m32n16 bwd_delta_m8 bwd_dq_m16n16 bwd_dbias_m16n16 bwd_dslope bwd_dsink "
     "bwd_checked_f16_m32n64 bwd_dq_checked_f16_m64n32 bwd_adds_bf16_m32n64 bwd_redo bwd_redo_dq "
     "bwd_clear_dq bwd_finish_dq_m8";

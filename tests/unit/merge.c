@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Merging partial results: what is refused, what is exact, and that no grouping matters. */
+ * Merging partial results: what is refused, what is exact, and that no grouping matters.
+ *
+ * Usage: merge [DEVICE], one that takes host addresses; the CPU without. */
 #include "tests/unit/support.h"
 
 #include <math.h>
@@ -50,11 +52,12 @@ static void fill(fixture *f)
 }
 
 static fixture fixed;
+static const char *device = "cpu";
 
 static int set_up(void **state)
 {
     *state = &fixed;
-    world_open(&fixed.w, 2);
+    world_open_on(&fixed.w, device, 2);
     fill(&fixed);
     return 0;
 }
@@ -479,7 +482,7 @@ static void lse_is_written_only_when_wanted(void **state)
     assert_memory_equal(&f->m, &before, sizeof before);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_wrong_merge_is_refused, set_up, tear_down),
@@ -497,7 +500,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_empty_needs_no_address, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lse_is_written_only_when_wanted, set_up, tear_down),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    return failed != 0;
+    if (argc > 1)
+        device = argv[1];
+    return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }

@@ -167,7 +167,7 @@ typedef struct world {
 } world;
 
 /* threads: of the context's descriptor, 0 for the default. */
-static inline void world_open(world *w, int32_t threads)
+static inline void world_open_on(world *w, const char *device, int32_t threads)
 {
     *w = (world){.memory = TALLY_EMPTY};
     const tess_context_desc desc = {TESS_STRUCT(tess_context_desc), .allocate = tally_allocate,
@@ -175,8 +175,13 @@ static inline void world_open(world *w, int32_t threads)
                                     .threads = threads};
 
     assert_fine(NULL, tess_context_create(&desc, &w->context));
-    assert_fine(w->context, tess_device_open(w->context, "cpu", &w->device));
+    assert_fine(w->context, tess_device_open(w->context, device, &w->device));
     assert_fine(w->context, tess_queue_create(w->device, &w->queue));
+}
+
+static inline void world_open(world *w, int32_t threads)
+{
+    world_open_on(w, "cpu", threads);
 }
 
 /* Everything made in this world must be gone; nothing may be left behind. */

@@ -191,6 +191,13 @@ tess_status tess_gpu_launch(tess_backend_queue *queue, const tess_prepared *prep
                             const tess_address addresses[TESS_AT_COUNT]);
 void tess_gpu_discard(tess_prepared *prepared);
 
+/* Whether memory may be used on the device of the scope, as far as the driver knows; `name` is what
+ * the caller calls it. */
+tess_status tess_gpu_check_address(const tess_gpu_scope *scope, const char *name, void *address);
+
+tess_status tess_gpu_merge(tess_backend_queue *queue, const tess_merge_desc *desc,
+                           const tess_merge_args *args);
+
 tess_status tess_gpu_allocate(tess_backend_device *device, size_t size, void **out_memory);
 void tess_gpu_release(tess_backend_device *device, void *memory, size_t size);
 tess_status tess_gpu_upload(tess_backend_queue *queue, void *device_memory, const void *host_memory,
@@ -213,14 +220,15 @@ tess_status tess_gpu_event_elapsed(tess_backend_event *start, tess_backend_event
                                    double *out_seconds);
 
 /* Members of a tess_backend that do not know their vendor. */
-#define TESS_GPU_ENTRIES                                                                   \
-    .has_plain_addresses = 1, .close = tess_gpu_close, .caps = tess_gpu_caps,              \
-    .prepare = tess_gpu_prepare, .launch = tess_gpu_launch, .discard = tess_gpu_discard,   \
-    .allocate = tess_gpu_allocate, .release = tess_gpu_release, .upload = tess_gpu_upload, \
-    .download = tess_gpu_download, .queue_create = tess_gpu_queue_create,                  \
-    .queue_wrap = tess_gpu_queue_wrap, .queue_destroy = tess_gpu_queue_destroy,            \
-    .queue_wait = tess_gpu_queue_wait, .scratch = tess_gpu_scratch,                        \
-    .event_create = tess_gpu_event_create, .event_destroy = tess_gpu_event_destroy,        \
-    .event_record = tess_gpu_event_record, .event_elapsed = tess_gpu_event_elapsed
+#define TESS_GPU_ENTRIES                                                                 \
+    .has_plain_addresses = 1, .close = tess_gpu_close, .caps = tess_gpu_caps,            \
+    .prepare = tess_gpu_prepare, .launch = tess_gpu_launch, .discard = tess_gpu_discard, \
+    .merge = tess_gpu_merge, .allocate = tess_gpu_allocate, .release = tess_gpu_release, \
+    .upload = tess_gpu_upload, .download = tess_gpu_download,                            \
+    .queue_create = tess_gpu_queue_create, .queue_wrap = tess_gpu_queue_wrap,            \
+    .queue_destroy = tess_gpu_queue_destroy, .queue_wait = tess_gpu_queue_wait,          \
+    .scratch = tess_gpu_scratch, .event_create = tess_gpu_event_create,                  \
+    .event_destroy = tess_gpu_event_destroy, .event_record = tess_gpu_event_record,      \
+    .event_elapsed = tess_gpu_event_elapsed
 
 #endif

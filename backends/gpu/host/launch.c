@@ -24,34 +24,33 @@ static bool is_of_device(const tess_gpu_driver *driver, void *address)
 
 /* Memory of another device is refused although a kernel might reach it: what is meant is rarely
  * that. One question is enough for what is right, since every launch pays for it. */
-static tess_status check_address(const tess_gpu_scope *scope, int at, void *address)
+tess_status tess_gpu_check_address(const tess_gpu_scope *scope, const char *name, void *address)
 {
     const tess_backend_device *device = scope->device;
     const tess_gpu_driver *driver = device->driver;
-    int ordinal = device->ordinal;
-    const int code = driver->pointer_attribute(&ordinal, POINTER_DEVICE, address);
+    int ordinal = device->ordinal, code;
 
+    if (!address || !driver->pointer_attribute)
+        return TESS_OK;
+    code = driver->pointer_attribute(&ordinal, POINTER_DEVICE, address);
     if (code == TESS_GPU_INVALID_VALUE && !device->reads_host)
         return tess_fail(device->host, TESS_INVALID,
                          "%s: %s is at %p, which the %s driver does not know; it takes memory of "
                          "%s:%d, not of the host",
-                         scope->call, tess_address_names[at], address, device->vendor->brand,
-                         device->vendor->name, device->ordinal);
+                         scope->call, name, address, device->vendor->brand, device->vendor->name,
+                         device->ordinal);
     if (code != TESS_GPU_SUCCESS || ordinal == device->ordinal || !is_of_device(driver, address))
         return TESS_OK;
-    return tess_fail(device->host, TESS_INVALID, "%s: %s is memory of %s:%d; the plan is of %s:%d",
-                     scope->call, tess_address_names[at], device->vendor->name, ordinal,
-                     device->vendor->name, device->ordinal);
+    return tess_fail(device->host, TESS_INVALID, "%s: %s is memory of %s:%d; the queue is of %s:%d",
+                     scope->call, name, device->vendor->name, ordinal, device->vendor->name,
+                     device->ordinal);
 }
 
 static tess_status check_addresses(const tess_gpu_scope *scope,
                                    const tess_address addresses[TESS_AT_COUNT])
 {
-    if (!scope->device->driver->pointer_attribute)
-        return TESS_OK;
     for (int i = 0; i < TESS_AT_COUNT; i++)
-        if (addresses[i].base)
-            TESS_TRY(check_address(scope, i, addresses[i].base));
+        TESS_TRY(tess_gpu_check_address(scope, tess_address_names[i], addresses[i].base));
     return TESS_OK;
 }
 

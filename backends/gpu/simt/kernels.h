@@ -13,6 +13,7 @@
 #define TESS_SIMT_FORWARD_MAIN tess_forward_main
 #define TESS_SIMT_FORWARD_REDO tess_forward_redo
 #define TESS_SIMT_FORWARD_COMBINE tess_forward_combine
+#define TESS_SIMT_FORWARD_MERGE tess_forward_merge
 #define TESS_SIMT_BACKWARD_MAIN tess_backward_main
 #define TESS_SIMT_BACKWARD_DQ tess_backward_dq
 #define TESS_SIMT_BACKWARD_REDO tess_backward_redo
